@@ -1,0 +1,169 @@
+# torch_pjrt: GNU make 4.3 or newer, Python 3.11 or newer, a C and a C++ compiler. `make help` lists the targets.
+
+PYTHON      ?= python3
+VENV        ?= .venv
+# The torch to build against, and the package index that it comes from (empty: pip's own).
+TORCH       ?= torch==2.13.0
+TORCH_INDEX ?=
+BUILD       ?= build
+OPT         ?= -O2
+WERROR      ?=
+# The interpreter whose torch and headers the native parts are built for. setup.py passes its own.
+PY          ?= $(VENV)/bin/python
+
+ifeq ($(MAKELEVEL),0)
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+endif
+.DELETE_ON_ERROR:
+.SUFFIXES:
+# V=1 shows the whole command lines.
+Q := $(if $(V),,@)
+say = @echo "  $(1)  $(2)"
+
+PACKAGE  := python/torch_pjrt
+CORE_LIB := $(PACKAGE)/libtpj.so
+GLUE_LIB := $(PACKAGE)/libtpj_glue.so
+EXT_LIB  := $(PACKAGE)/_C.abi3.so
+
+.PHONY: all help native core glue pyext venv dev demo test lint format clean distclean
+all: native
+
+help:
+	@echo "make            build the native parts: the C core, the PyTorch glue, the Python extension"
+	@echo "make demo       train a byte-level GPT on device tpu and check it against the CPU"
+	@echo "make test       unit tests, fault sweep, source checks, lint and pytest"
+	@echo "make core       the C core alone (needs a C compiler, no Python); also: glue, pyext"
+	@echo "make venv       $(VENV) with torch and the package; make dev adds what the tests need"
+	@echo "make lint       ruff, mypy, clang-format; make tidy adds clang-tidy; make format rewrites"
+	@echo "make clean      remove what was built; make distclean removes $(VENV) as well"
+	@echo "Variables: PYTHON, VENV, TORCH, TORCH_INDEX, CC, CXX, OPT, WERROR=-Werror, BUILD"
+
+# --- Python environment: torch comes first and pinned, and a constraint keeps every later step from replacing it ----
+
+PIP        := $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
+PIP_INSTALL = $(PIP) install --quiet --constraint $(VENV)/constraints.txt
+TORCH_STAMP := $(VENV)/.torch.stamp
+VENV_STAMP  := $(VENV)/.venv.stamp
+DEV_STAMP   := $(VENV)/.dev.stamp
+LINT_STAMP  := $(VENV)/.lint.stamp
+REQUIREMENTS = $(VENV)/bin/python tools/requirements.py
+
+venv: $(VENV_STAMP)
+dev: $(DEV_STAMP) $(LINT_STAMP)
+
+$(TORCH_STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "torch_pjrt needs Python 3.11 or newer: set PYTHON=")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
+	$(VENV)/bin/python tools/requirements.py --constraints > $(VENV)/constraints.txt
+	$(PIP_INSTALL) "setuptools>=77" wheel numpy
+	@touch $@
+
+# The package itself is installed without its native parts: they are built beside this, by their own rules.
+$(VENV_STAMP): $(TORCH_STAMP) pyproject.toml setup.py tools/requirements.py
+	$(REQUIREMENTS) project demo > $(VENV)/requirements.txt
+	$(PIP_INSTALL) --requirement $(VENV)/requirements.txt
+	TPJ_SKIP_NATIVE=1 $(PIP) install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# Model files and other plugins are data to the tests: their own dependencies are left out.
+$(DEV_STAMP): $(VENV_STAMP)
+	$(REQUIREMENTS) test > $(VENV)/requirements-test.txt
+	$(PIP_INSTALL) --requirement $(VENV)/requirements-test.txt
+	$(REQUIREMENTS) group:data > $(VENV)/requirements-data.txt
+	$(PIP_INSTALL) --no-deps --requirement $(VENV)/requirements-data.txt
+	@touch $@
+
+# A linter that cannot be had is reported by `make lint`, and is no reason to fail here.
+$(LINT_STAMP): $(DEV_STAMP)
+	$(REQUIREMENTS) group:lint > $(VENV)/requirements-lint.txt
+	-while read -r tool; do $(PIP_INSTALL) "$$tool"; done < $(VENV)/requirements-lint.txt
+	@touch $@
+
+# --- The C core: libc, libdl, libpthread. One command line does as well, see CONTRIBUTING.md -------------------------
+
+CORE_SRC := $(shell find src -name '*.c' ! -name '*_test.c' | sort)
+CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
+WARNINGS := -Wall -Wextra -Wshadow $(WERROR)
+CPPFLAGS_CORE := -Iinclude -Isrc
+CFLAGS_CORE := -std=c11 $(OPT) -g -fPIC -fvisibility=hidden $(WARNINGS)
+
+core: $(BUILD)/libtpj.so $(CORE_LIB)
+
+$(BUILD)/src/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(call say,cc,$<)
+	$(Q)$(CC) $(CPPFLAGS_CORE) $(CPPFLAGS) $(CFLAGS_CORE) $(CFLAGS) -MMD -MP -c $< -o $@
+
+# The list of sources is a dependency too: a file that was removed or added relinks.
+$(BUILD)/core.list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CORE_OBJ)' | cmp -s - $@ || echo '$(CORE_OBJ)' > $@
+
+$(BUILD)/libtpj.so: $(CORE_OBJ) $(BUILD)/core.list
+	$(call say,ld,$@)
+	$(Q)$(CC) -shared -Wl,-soname,libtpj.so -Wl,-z,defs -Wl,--as-needed $(LDFLAGS) $(CORE_OBJ) -o $@ -ldl -lpthread -lm
+
+$(CORE_LIB): $(BUILD)/libtpj.so
+	@mkdir -p $(@D)
+	$(Q)cp $< $@.new && mv -f $@.new $@
+
+# --- The glue (C++, PyTorch's headers) and the Python extension (C, limited API) -------------------------------------
+
+GLUE_SRC := $(sort $(wildcard glue/*.cpp))
+GLUE_OBJ := $(GLUE_SRC:%.cpp=$(BUILD)/%.o)
+EXT_SRC  := $(sort $(wildcard pyext/*.c))
+EXT_OBJ  := $(EXT_SRC:%.c=$(BUILD)/%.o)
+CXXFLAGS_GLUE := -std=c++20 $(OPT) -g1 -fPIC -fvisibility=hidden -fvisibility-inlines-hidden $(WARNINGS)
+# Only the environment of the default interpreter is ours to make.
+NEED_TORCH := $(if $(filter $(VENV)/bin/python,$(PY)),$(TORCH_STAMP))
+
+glue: $(GLUE_LIB)
+pyext: $(EXT_LIB)
+native: core glue pyext
+
+$(BUILD)/torch.cflags $(BUILD)/torch.ldflags $(BUILD)/python.cflags &: tools/build_flags.py $(NEED_TORCH)
+	@mkdir -p $(@D)
+	$(Q)$(PY) tools/build_flags.py $(BUILD)
+
+$(BUILD)/glue/%.o: glue/%.cpp $(BUILD)/torch.cflags
+	@mkdir -p $(@D)
+	$(call say,c++,$<)
+	$(Q)$(CXX) $(CPPFLAGS_CORE) $(CPPFLAGS) $(CXXFLAGS_GLUE) $(CXXFLAGS) @$(BUILD)/torch.cflags -MMD -MP -c $< -o $@
+
+$(GLUE_LIB): $(GLUE_OBJ) $(CORE_LIB) $(BUILD)/torch.ldflags
+	$(call say,ld,$@)
+	$(Q)$(CXX) -shared -Wl,-soname,libtpj_glue.so -Wl,--gc-sections '-Wl,-rpath,$$ORIGIN' $(LDFLAGS) $(GLUE_OBJ) \
+	    -L$(PACKAGE) -l:libtpj.so @$(BUILD)/torch.ldflags -o $@.new && mv -f $@.new $@
+
+$(BUILD)/pyext/%.o: pyext/%.c $(BUILD)/python.cflags
+	@mkdir -p $(@D)
+	$(call say,cc,$<)
+	$(Q)$(CC) $(CPPFLAGS_CORE) -I. $(CPPFLAGS) -DPy_LIMITED_API=0x030B0000 @$(BUILD)/python.cflags $(CFLAGS_CORE) $(CFLAGS) \
+	    -MMD -MP -c $< -o $@
+
+$(EXT_LIB): $(EXT_OBJ) $(GLUE_LIB)
+	$(call say,ld,$@)
+	$(Q)$(CC) -shared '-Wl,-rpath,$$ORIGIN' $(LDFLAGS) $(EXT_OBJ) -L$(PACKAGE) -l:libtpj_glue.so -l:libtpj.so \
+	    -Wl,--allow-shlib-undefined -o $@.new && mv -f $@.new $@
+
+.PHONY: FORCE
+FORCE:
+
+-include $(CORE_OBJ:.o=.d) $(GLUE_OBJ:.o=.d) $(EXT_OBJ:.o=.d)
+
+# --- Running ---------------------------------------------------------------------------------------------------------
+
+demo: $(VENV_STAMP) native
+	$(VENV)/bin/python examples/train_gpt.py --device tpu
+
+include tools/checks.mk
+
+clean:
+	rm -rf $(BUILD) out $(CORE_LIB) $(GLUE_LIB) $(EXT_LIB)
+	find python tests examples tools -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)

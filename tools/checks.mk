@@ -1,0 +1,68 @@
+# Targets that check: unit tests in C under the sanitizers, source rules, lint, pytest. Included by the Makefile.
+
+.PHONY: check-c check-sources check-python tidy
+
+# Quick checks first. pytest closes, so that its summary is the last line.
+test: $(DEV_STAMP) $(LINT_STAMP) native
+	$(MAKE) --no-print-directory check-sources
+	$(MAKE) --no-print-directory lint
+	$(MAKE) --no-print-directory check-c
+	$(MAKE) --no-print-directory check-python
+
+check-sources:
+	@$(or $(wildcard $(PY)),$(PYTHON)) tools/check_sources.py
+
+check-python: $(DEV_STAMP) native
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests
+
+# --- C unit tests: src/**/*_test.c and the runner in tests/c, all of the core built again with ASan and UBSan --------
+
+SAN_BUILD  := $(BUILD)/asan
+SAN_FLAGS  := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+TEST_SRC   := $(shell find src -name '*_test.c' | sort) $(sort $(wildcard tests/c/*.c))
+TEST_OBJ   := $(TEST_SRC:%.c=$(SAN_BUILD)/%.o)
+SAN_CORE   := $(CORE_SRC:%.c=$(SAN_BUILD)/%.o)
+CAN_SANITIZE := $(SAN_BUILD)/available
+
+# Says once whether the compiler can link a sanitized program here.
+$(CAN_SANITIZE):
+	@mkdir -p $(@D)
+	@if echo 'int main(void){return 0;}' | $(CC) $(SAN_FLAGS) -x c - -o $(SAN_BUILD)/probe 2>/dev/null \
+	    && $(SAN_BUILD)/probe; then echo yes > $@; else echo no > $@; fi
+
+$(SAN_BUILD)/%.o: %.c $(CAN_SANITIZE)
+	@mkdir -p $(@D)
+	$(call say,cc,$< (sanitized))
+	$(Q)$(CC) $(CPPFLAGS_CORE) -Itests/c $(CPPFLAGS) -std=c11 -O1 -g $(WARNINGS) \
+	    $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(SAN_BUILD)/unit_tests: $(SAN_CORE) $(TEST_OBJ) $(BUILD)/core.list
+	$(call say,ld,$@)
+	$(Q)$(CC) $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(SAN_CORE) $(TEST_OBJ) -o $@ -ldl -lpthread -lm
+
+check-c: $(SAN_BUILD)/unit_tests
+	@grep -q yes $(CAN_SANITIZE) || echo "skipped: ASan and UBSan ($(CC) has no runtime for them: install libasan, libubsan)"
+	$(SAN_BUILD)/unit_tests
+
+-include $(SAN_CORE:.o=.d) $(TEST_OBJ:.o=.d)
+
+# --- Lint ------------------------------------------------------------------------------------------------------------
+
+NATIVE_FILES = $(shell find src include glue pyext tests examples -name '*.[ch]' -o -name '*.cpp')
+# $(call lint_tool,NAME,COMMAND): run it, or say how to get it.
+lint_tool = @if [ -x $(VENV)/bin/$(1) ]; then echo '$(1)'; $(2); \
+    else echo 'skipped: $(1) (pip install $(1), or make dev)'; fi
+
+lint:
+	$(call lint_tool,ruff,$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check .)
+	$(call lint_tool,mypy,$(VENV)/bin/mypy)
+	$(call lint_tool,clang-format,$(VENV)/bin/clang-format --dry-run --Werror $(NATIVE_FILES))
+
+# Minutes, not seconds: apart from `make lint`, and run by CI.
+tidy:
+	$(call lint_tool,clang-tidy,printf '%s\n' $(CORE_SRC) | xargs -P $$(nproc) -n 4 $(VENV)/bin/clang-tidy --quiet \
+	    --warnings-as-errors='*' --extra-arg=-std=c11 --extra-arg=-Iinclude --extra-arg=-Isrc --)
+
+format:
+	$(VENV)/bin/ruff check --fix --exit-zero . && $(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i $(NATIVE_FILES)
