@@ -11,10 +11,9 @@ WERROR      ?=
 # The interpreter whose torch and headers the native parts are built for. setup.py passes its own.
 PY          ?= $(VENV)/bin/python
 
+# All cores, unless the command line has a -j of its own.
 ifeq ($(MAKELEVEL),0)
-ifeq ($(filter -j%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
-endif
 endif
 .DELETE_ON_ERROR:
 .SUFFIXES:

@@ -26,7 +26,7 @@ def main() -> None:
     output = pathlib.Path(sys.argv[1])
     headers = sysconfig.get_path("include")
     if not (pathlib.Path(headers) / "Python.h").exists():
-        fail(f"{headers}/Python.h is missing: install Python's development files (on Debian: apt-get install python3-dev)")
+        fail(f"{headers}/Python.h is missing: install Python's development files (Debian: apt-get install python3-dev)")
     # torch is found and not imported: its import would load the device that is being built.
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:

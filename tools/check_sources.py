@@ -1,6 +1,6 @@
 """Rules that a compiler does not check: layers, sizes, and what only one place may touch. See ARCHITECTURE.md.
 
-    python tools/check_sources.py            # prints what breaks a rule; the exit status says whether anything does
+Run it without arguments: it prints what breaks a rule, and its exit status says whether anything does.
 """
 
 import os
@@ -44,8 +44,7 @@ def native_files() -> Iterator[Path]:
 def all_files() -> Iterator[Path]:
     yield from native_files()
     for folder in ("python", "tests", "examples", "tools", "bench", "integrations"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path
+        yield from sorted((ROOT / folder).rglob("*.py"))
 
 
 def strip_comments(text: str) -> str:
