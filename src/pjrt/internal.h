@@ -1,0 +1,96 @@
+/* What the files of this folder share: the structs behind pjrt.h, and how a function of a plugin is called. */
+#ifndef TPJ_PJRT_INTERNAL_H
+#define TPJ_PJRT_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/text.h"
+#include "pjrt/abi.h"
+#include "pjrt/pjrt.h"
+
+struct tpj_plugin {
+    tpj_plugin *next;
+    char *path;
+    void *library;
+    const pjrt_api *api;
+    enum { TPJ_PLUGIN_LOADING, TPJ_PLUGIN_READY } state; /* under the list's lock */
+};
+
+typedef struct tpj_device {
+    pjrt_device *handle;
+    int id; /* the plugin's global id */
+    char *kind;
+} tpj_device;
+
+struct tpj_client {
+    tpj_plugin *plugin;
+    const pjrt_api *api;
+    pjrt_client *handle;
+    char *platform, *platform_version;
+    bool is_cpu;
+    tpj_device *devices; /* addressable ones */
+    int n_devices;
+    int *global_ids; /* of all devices, those of other hosts too; ascending */
+    int n_global_ids;
+};
+
+struct tpj_buffer {
+    atomic_int n_references;
+    int device;
+    tpj_client *client;
+    pjrt_buffer *handle;
+    atomic_size_t n_bytes; /* TPJ_SIZE_UNKNOWN until somebody asks */
+};
+#define TPJ_SIZE_UNKNOWN SIZE_MAX
+
+struct tpj_executable {
+    atomic_int n_references;
+    tpj_client *client;
+    pjrt_loaded_executable *handle;
+    int n_outputs;
+    int fixed_device; /* the only ordinal that it was compiled for, or -1: the device is chosen at each launch */
+};
+
+/* A plugin's error as a status: "PJRT_Client_Compile: message (INVALID_ARGUMENT)". Takes the error. `function` is the name
+ * in our table, "client_compile". */
+tpj_status *tpj_pjrt_status(const pjrt_api *api, const char *function, pjrt_error *error) TPJ_MUST_USE;
+/* The status for a function that the plugin's table does not have. */
+tpj_status *tpj_pjrt_missing(const pjrt_api *api, const char *function) TPJ_MUST_USE;
+/* Drops an error that nobody can act on (of a destroy, or of a step of a cleanup); it is logged. */
+void tpj_pjrt_ignore(tpj_status *status);
+
+/* Whether the plugin's table has a function. */
+#define PJRT_HAS(api, function) \
+    ((api)->struct_size > offsetof(pjrt_api, function) && (api)->function != NULL)
+
+/* Calls a function with the address of its argument struct. A tpj_status *. */
+#define PJRT_CALL(api, function, args)                                                     \
+    (PJRT_HAS(api, function) ? tpj_pjrt_check(api, #function, (api)->function(args)) : tpj_pjrt_missing(api, #function))
+
+static inline tpj_status *tpj_pjrt_check(const pjrt_api *api, const char *function, pjrt_error *error) {
+    return error == NULL ? NULL : tpj_pjrt_status(api, function, error);
+}
+
+/* Waits for an event and destroys it, whatever comes of it. NULL is allowed. */
+tpj_status *tpj_event_finish(const pjrt_api *api, pjrt_event *event) TPJ_MUST_USE;
+
+/* Every function that reaches a device begins with this: after fork a plugin's threads are gone and its locks may be
+ * held for ever, so a child gets an error instead of hanging. */
+tpj_status *tpj_client_check(const tpj_client *client) TPJ_MUST_USE;
+/* In such a child; what it inherited is left alone. */
+bool tpj_client_is_forked(void);
+
+/* A buffer that takes the plugin's handle. NULL when memory is out (the handle is then still the caller's). */
+tpj_buffer *tpj_buffer_wrap(tpj_client *client, int device, pjrt_buffer *handle);
+
+/* CompileOptionsProto. `known_ids` (ascending) are the ids that device_ids may name: compilers abort on others. With
+ * `assign_default`, a program that is not portable and names no devices gets the first of them. */
+tpj_status *tpj_options_write(const tpj_compile_options *options, const int *known_ids, int n_known_ids,
+                              bool assign_default, tpj_text *out_proto) TPJ_MUST_USE;
+
+/* The ids of device descriptions or devices, ascending, for the above. malloc'ed. */
+void tpj_ids_sort(int *ids, int n_ids);
+
+#endif
