@@ -1,0 +1,64 @@
+/* Finding rows: a hash of the names of all families, built once. */
+#include <pthread.h>
+#include <string.h>
+
+#include "ops/ops.h"
+
+static const tpj_op_def *const families[] = {
+#define TPJ_OP_FAMILY_ARRAY(family) tpj_ops_##family,
+    TPJ_OP_FAMILIES(TPJ_OP_FAMILY_ARRAY)
+#undef TPJ_OP_FAMILY_ARRAY
+};
+enum { N_FAMILIES = sizeof families / sizeof families[0], N_SLOTS = 8192, MAX_HASHED = N_SLOTS / 2 };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const tpj_op_def *slots[N_SLOTS]; /* open addressing, linear probing */
+static int n_rows[N_FAMILIES];
+static int n_hashed;
+
+static unsigned hash_of(const char *name, size_t length) {
+    unsigned hash = 2166136261u; /* FNV-1a */
+    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)name[i]) * 16777619u;
+    return hash;
+}
+
+static bool is_named(const tpj_op_def *row, const char *name, size_t length) {
+    return strlen(row->name) == length && memcmp(row->name, name, length) == 0;
+}
+
+/* The slot that holds the name, or the empty one where it belongs. */
+static unsigned slot_of(const char *name, size_t length) {
+    unsigned slot = hash_of(name, length) % N_SLOTS;
+    while (slots[slot] != NULL && !is_named(slots[slot], name, length)) slot = (slot + 1) % N_SLOTS;
+    return slot;
+}
+
+static void build(void) {
+    for (int f = 0; f < N_FAMILIES; f++)
+        for (const tpj_op_def *row = families[f]; row->name != NULL; row++) {
+            n_rows[f]++;
+            if (n_hashed == MAX_HASHED) continue; /* found by the walk in tpj_op_find */
+            slots[slot_of(row->name, strlen(row->name))] = row;
+            n_hashed++;
+        }
+}
+
+const tpj_op_def *tpj_op_find(const char *name, size_t length) {
+    pthread_once(&once, build);
+    const tpj_op_def *row = slots[slot_of(name, length)];
+    if (row != NULL || n_hashed < MAX_HASHED) return row;
+    for (int i = 0; (row = tpj_op_at(i)) != NULL; i++)
+        if (is_named(row, name, length)) return row;
+    return NULL;
+}
+
+const tpj_op_def *tpj_op_at(int i) {
+    pthread_once(&once, build);
+    if (i < 0) return NULL;
+    for (int f = 0; f < N_FAMILIES; i -= n_rows[f++])
+        if (i < n_rows[f]) return &families[f][i];
+    return NULL;
+}
+
+const char *tpj_op_name(const tpj_op_def *op) { return op->name; }
+const char *tpj_op_params(const tpj_op_def *op) { return op->params; }
