@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+/* ---- the device ---- */
+/* As tpj_runtime_configure; also makes the device count as available to PyTorch when there is a plugin. */
+TPJ_API void tpj_glue_configure(const char *plugin_path, const char *reason_when_none, int n_devices);
+
 /* ---- fallbacks to the CPU, by op, in the order in which they first happened (fallback.cpp) ---- */
 TPJ_API int tpj_glue_fallbacks_count(void);
 /* "aten::foo.bar"; static. NULL past the end. */

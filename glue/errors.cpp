@@ -1,0 +1,31 @@
+#include "glue.h"
+
+#include <string>
+
+void tpj_glue_throw(tpj_status *status) {
+    const tpj_code code = tpj_status_code(status);
+    std::string message = tpj_status_message(status);
+    tpj_status_destroy(status);
+    const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+    switch (code) {
+        case TPJ_TYPE: throw c10::TypeError(here, std::move(message));
+        case TPJ_VALUE: throw c10::ValueError(here, std::move(message));
+        case TPJ_INDEX: throw c10::IndexError(here, std::move(message));
+        case TPJ_NOT_IMPLEMENTED: throw c10::NotImplementedError(here, std::move(message));
+        case TPJ_OUT_OF_MEMORY: throw c10::OutOfMemoryError(here, std::move(message));
+        case TPJ_OK:
+        case TPJ_RUNTIME:
+        case TPJ_UNAVAILABLE:
+        case TPJ_DEVICE:
+        case TPJ_INTERNAL: break;
+    }
+    throw c10::Error(here, std::move(message));
+}
+
+void tpj_glue_throw_no_storage(const at::TensorBase &tensor) {
+    TORCH_CHECK(tensor.defined(), "expected a tensor on the tpu device, got an undefined one");
+    TORCH_CHECK(tensor.device().type() == tpj_glue_device_type, "expected a tensor on the tpu device, got one on ",
+                tensor.device());
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "this tensor on ", tensor.device(),
+                                " does not keep its data in the tpu device's memory (layout ", tensor.layout(), ")");
+}

@@ -1,0 +1,273 @@
+/* torch_pjrt._C: the core and the glue for Python, and nothing of their own. Limited API, one binary for every Python.
+ *
+ * The GIL is held, except around what may wait: creating the client. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "eager/eager.h"
+#include "glue/api.h"
+#include "pjrt/pjrt.h"
+#include "tpj/graph.h"
+
+/* ---- errors ---- */
+/* New reference. RuntimeError where torch is not to be had, which does not happen: it loaded this module. */
+static PyObject *out_of_memory_error(void) {
+    PyObject *torch = PyImport_ImportModule("torch");
+    PyObject *error = torch == NULL ? NULL : PyObject_GetAttrString(torch, "OutOfMemoryError");
+    Py_XDECREF(torch);
+    if (error != NULL) return error;
+    PyErr_Clear();
+    return Py_NewRef(PyExc_RuntimeError);
+}
+
+/* Sets the exception that the status maps to, takes the status, returns NULL. */
+static PyObject *raise_status(tpj_status *status) {
+    PyObject *error = NULL;
+    switch (tpj_status_code(status)) {
+    case TPJ_TYPE: error = Py_NewRef(PyExc_TypeError); break;
+    case TPJ_VALUE: error = Py_NewRef(PyExc_ValueError); break;
+    case TPJ_INDEX: error = Py_NewRef(PyExc_IndexError); break;
+    case TPJ_NOT_IMPLEMENTED: error = Py_NewRef(PyExc_NotImplementedError); break;
+    case TPJ_OUT_OF_MEMORY: error = out_of_memory_error(); break;
+    case TPJ_OK:
+    case TPJ_RUNTIME:
+    case TPJ_UNAVAILABLE:
+    case TPJ_DEVICE:
+    case TPJ_INTERNAL: error = Py_NewRef(PyExc_RuntimeError); break;
+    }
+    PyErr_SetString(error, tpj_status_message(status));
+    Py_DECREF(error);
+    tpj_status_destroy(status);
+    return NULL;
+}
+
+static PyObject *none_or_raise(tpj_status *status) {
+    if (status != NULL) return raise_status(status);
+    Py_RETURN_NONE;
+}
+
+/* Puts `value` (taken, may be NULL with an exception set) under `key`. */
+static int set_item(PyObject *dict, const char *key, PyObject *value) {
+    if (value == NULL) return -1;
+    int result = PyDict_SetItemString(dict, key, value);
+    Py_DECREF(value);
+    return result;
+}
+
+/* ---- the runtime ---- */
+static PyObject *configure(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *path, *reason;
+    int n_devices;
+    if (!PyArg_ParseTuple(args, "ssi", &path, &reason, &n_devices)) return NULL;
+    tpj_glue_configure(path, reason, n_devices);
+    Py_RETURN_NONE;
+}
+
+static PyObject *start(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    tpj_status *status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tpj_runtime_start();
+    Py_END_ALLOW_THREADS
+    return none_or_raise(status);
+}
+
+static PyObject *started(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    return PyBool_FromLong(tpj_runtime_started());
+}
+
+static PyObject *in_bad_fork(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    return PyBool_FromLong(tpj_runtime_in_bad_fork());
+}
+
+static PyObject *device_count(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    int n = 0;
+    tpj_status *status;
+    Py_BEGIN_ALLOW_THREADS
+    status = tpj_runtime_n_devices(&n);
+    Py_END_ALLOW_THREADS
+    return status != NULL ? raise_status(status) : PyLong_FromLong(n);
+}
+
+/* Borrowed; NULL with an exception before the client exists. */
+static tpj_client *client_or_raise(void) {
+    tpj_client *client = tpj_runtime_started() ? tpj_runtime_client() : NULL;
+    if (client == NULL) PyErr_SetString(PyExc_RuntimeError, "the tpu device has not been used yet");
+    return client;
+}
+
+static PyObject *client_info(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    tpj_client *client = client_or_raise();
+    PyObject *info = client == NULL ? NULL : PyDict_New();
+    if (info == NULL) return NULL;
+    int major = 0, minor = 0;
+    tpj_plugin_api_version(tpj_client_plugin(client), &major, &minor);
+    if (set_item(info, "platform", PyUnicode_FromString(tpj_client_platform(client))) < 0 ||
+        set_item(info, "platform_version", PyUnicode_FromString(tpj_client_platform_version(client))) < 0 ||
+        set_item(info, "is_cpu", PyBool_FromLong(tpj_client_is_cpu(client))) < 0 ||
+        set_item(info, "plugin", PyUnicode_DecodeFSDefault(tpj_plugin_path(tpj_client_plugin(client)))) < 0 ||
+        set_item(info, "api_version", PyUnicode_FromFormat("%d.%d", major, minor)) < 0) {
+        Py_DECREF(info);
+        return NULL;
+    }
+    return info;
+}
+
+static PyObject *device_info(PyObject *self, PyObject *args) {
+    (void)self;
+    int device;
+    if (!PyArg_ParseTuple(args, "i", &device)) return NULL;
+    tpj_client *client = client_or_raise();
+    if (client == NULL) return NULL;
+    if (device < 0 || device >= tpj_client_n_devices(client))
+        return PyErr_Format(PyExc_RuntimeError, "there is no device tpu:%d", device);
+    PyObject *info = PyDict_New();
+    if (info == NULL) return NULL;
+    if (set_item(info, "kind", PyUnicode_FromString(tpj_client_device_kind(client, device))) < 0 ||
+        set_item(info, "id", PyLong_FromLong(tpj_client_device_id(client, device))) < 0) {
+        Py_DECREF(info);
+        return NULL;
+    }
+    return info;
+}
+
+/* ---- programs ---- */
+static PyObject *compile_stats(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    tpj_compile_stats stats;
+    tpj_compile_stats_get(&stats);
+    PyObject *dict = PyDict_New();
+    if (dict == NULL) return NULL;
+    if (set_item(dict, "programs", PyLong_FromLongLong(stats.programs)) < 0 ||
+        set_item(dict, "hits", PyLong_FromLongLong(stats.hits)) < 0 ||
+        set_item(dict, "launches", PyLong_FromLongLong(stats.launches)) < 0 ||
+        set_item(dict, "seconds", PyFloat_FromDouble(stats.seconds)) < 0) {
+        Py_DECREF(dict);
+        return NULL;
+    }
+    return dict;
+}
+
+static PyObject *reset_compile_stats(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    tpj_compile_stats_reset();
+    Py_RETURN_NONE;
+}
+
+static PyObject *fallbacks(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    PyObject *dict = PyDict_New();
+    const char *name;
+    for (int i = 0; dict != NULL && (name = tpj_glue_fallbacks_name(i)) != NULL; i++)
+        if (set_item(dict, name, PyLong_FromLongLong(tpj_glue_fallbacks_calls(i))) < 0) Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *reset_fallbacks(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    tpj_glue_fallbacks_reset();
+    Py_RETURN_NONE;
+}
+
+/* The parameters of an op's row ("T self, T other, S alpha=1"), None for an op without a row. */
+static PyObject *row(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, "s#", &name, &length)) return NULL;
+    const tpj_op_def *op = tpj_op_find(name, (size_t)length);
+    if (op == NULL) Py_RETURN_NONE;
+    return PyUnicode_FromString(tpj_op_params(op));
+}
+
+/* ---- settings ---- */
+static PyObject *load_settings(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    return none_or_raise(tpj_config_load());
+}
+
+/* The current value: str, int or bool. */
+static PyObject *setting_value(const tpj_setting *setting) {
+    switch (setting->kind) {
+    case TPJ_SETTING_STRING:
+    case TPJ_SETTING_CHOICE: return PyUnicode_DecodeFSDefault(tpj_config_string(setting));
+    case TPJ_SETTING_INT: return PyLong_FromLongLong(tpj_config_integer(setting));
+    case TPJ_SETTING_BOOL: return PyBool_FromLong(tpj_config_integer(setting) != 0);
+    }
+    return PyErr_Format(PyExc_SystemError, "setting %s is of no known kind", setting->name);
+}
+
+static const tpj_setting *find_setting(const char *name) {
+    const tpj_setting *setting = tpj_config_find(name);
+    if (setting == NULL) PyErr_Format(PyExc_AttributeError, "there is no setting '%s'", name);
+    return setting;
+}
+
+static PyObject *get_setting(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s", &name)) return NULL;
+    const tpj_setting *setting = find_setting(name);
+    return setting == NULL ? NULL : setting_value(setting);
+}
+
+static PyObject *set_setting(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name, *value;
+    if (!PyArg_ParseTuple(args, "ss", &name, &value)) return NULL;
+    const tpj_setting *setting = find_setting(name);
+    return setting == NULL ? NULL : none_or_raise(tpj_config_set(setting, value));
+}
+
+/* [(name, environment variable, default, choices or None, documentation)] */
+static PyObject *settings(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < tpj_config_n_settings(); i++) {
+        const tpj_setting *setting = tpj_config_setting(i);
+        PyObject *row_ = Py_BuildValue("(ssszs)", setting->name, setting->env, setting->initial, setting->choices, setting->doc);
+        if (row_ == NULL || PyList_Append(list, row_) < 0) Py_CLEAR(list);
+        Py_XDECREF(row_);
+    }
+    return list;
+}
+
+static PyMethodDef methods[] = {
+    {"configure", configure, METH_VARARGS, "configure(plugin_path, reason_when_none, n_devices)"},
+    {"start", start, METH_NOARGS, "Create the client if there is none."},
+    {"started", started, METH_NOARGS, "Whether the client exists."},
+    {"in_bad_fork", in_bad_fork, METH_NOARGS, "Whether the client was created in a parent of this process."},
+    {"device_count", device_count, METH_NOARGS, "The number of devices."},
+    {"client_info", client_info, METH_NOARGS, "Platform, versions and plugin."},
+    {"device_info", device_info, METH_VARARGS, "device_info(device)"},
+    {"compile_stats", compile_stats, METH_NOARGS, "Programs compiled and launched."},
+    {"reset_compile_stats", reset_compile_stats, METH_NOARGS, NULL},
+    {"fallbacks", fallbacks, METH_NOARGS, "Ops that ran on the CPU, and how often."},
+    {"reset_fallbacks", reset_fallbacks, METH_NOARGS, NULL},
+    {"row", row, METH_VARARGS, "row(op): the parameters of an op's row, None when it has none"},
+    {"load_settings", load_settings, METH_NOARGS, "Read the settings from the environment, once."},
+    {"get_setting", get_setting, METH_VARARGS, "get_setting(name)"},
+    {"set_setting", set_setting, METH_VARARGS, "set_setting(name, text)"},
+    {"settings", settings, METH_NOARGS, "All settings as (name, environment variable, default, choices, documentation)"},
+    {NULL, NULL, 0, NULL},
+};
+
+/* The core's state belongs to the process, so the module is one per process. */
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+static PyModuleDef module = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "torch_pjrt._C",
+    .m_doc = "The core and the glue of torch_pjrt.",
+    .m_size = 0,
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__C(void) { return PyModuleDef_Init(&module); }
