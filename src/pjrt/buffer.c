@@ -56,7 +56,7 @@ tpj_buffer *tpj_buffer_wrap(tpj_client *client, int device, pjrt_buffer *handle)
 }
 
 static void destroy_handle(const pjrt_api *api, pjrt_buffer *handle) {
-    if (handle == NULL || tpj_client_is_forked()) return;
+    if (handle == NULL || tpj_plugin_is_forked()) return;
     PJRT_ARGS(pjrt_buffer_destroy_args, args, .buffer = handle);
     tpj_pjrt_ignore(PJRT_CALL(api, buffer_destroy, &args));
 }
@@ -107,7 +107,7 @@ size_t tpj_buffer_bytes(const tpj_buffer *buffer) {
 
 /* ---- waiting ---- */
 static tpj_status *ready_event(const tpj_buffer *buffer, pjrt_event **out_event) {
-    TPJ_TRY(tpj_client_check(buffer->client));
+    TPJ_TRY(tpj_pjrt_check_fork());
     PJRT_ARGS(pjrt_buffer_ready_event_args, args, .buffer = buffer->handle);
     TPJ_TRY(PJRT_CALL(buffer->client->api, buffer_ready_event, &args));
     *out_event = args.event;
@@ -117,7 +117,7 @@ static tpj_status *ready_event(const tpj_buffer *buffer, pjrt_event **out_event)
 tpj_status *tpj_buffer_wait(tpj_buffer *buffer) {
     pjrt_event *event;
     TPJ_TRY(ready_event(buffer, &event));
-    return tpj_event_finish(buffer->client->api, event);
+    return tpj_pjrt_await(buffer->client->api, event);
 }
 
 tpj_status *tpj_buffer_is_ready(tpj_buffer *buffer, bool *out_ready) {
@@ -175,7 +175,7 @@ tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, 
 tpj_status *tpj_buffer_from_host(tpj_client *client, int device, tpj_dtype dtype, int rank, const int64_t *dims,
                                  const void *data, tpj_buffer **out_buffer) {
     const pjrt_api *api = client->api;
-    TPJ_TRY(tpj_client_check(client));
+    TPJ_TRY(tpj_pjrt_check_fork());
     size_t n_bytes = tpj_dtype_bytes(dtype);
     for (int i = 0; i < rank; i++) n_bytes *= (size_t)dims[i];
     tpj_buffer *buffer = tpj_buffer_wrap(client, device, NULL);
@@ -188,7 +188,7 @@ tpj_status *tpj_buffer_from_host(tpj_client *client, int device, tpj_dtype dtype
     tpj_status *status = PJRT_CALL(api, client_buffer_from_host_buffer, &args);
     if (status == NULL) {
         buffer->handle = args.buffer;
-        status = tpj_event_finish(api, args.done_with_host_buffer);
+        status = tpj_pjrt_await(api, args.done_with_host_buffer);
     }
     if (status == NULL)
         *out_buffer = buffer;
@@ -199,7 +199,7 @@ tpj_status *tpj_buffer_from_host(tpj_client *client, int device, tpj_dtype dtype
 
 tpj_status *tpj_buffer_copy_to_device(tpj_buffer *buffer, int device, tpj_buffer **out_buffer) {
     tpj_client *client = buffer->client;
-    TPJ_TRY(tpj_client_check(client));
+    TPJ_TRY(tpj_pjrt_check_fork());
     tpj_buffer *copy = tpj_buffer_wrap(client, device, NULL);
     if (copy == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     PJRT_ARGS(pjrt_buffer_copy_to_device_args, args, .buffer = buffer->handle,
@@ -242,7 +242,7 @@ static tpj_status *copy_to_host(const tpj_buffer *buffer, void *data, size_t n_b
     PJRT_ARGS(pjrt_buffer_to_host_buffer_args, args, .src = buffer->handle, .host_layout = &layout, .dst = data,
               .dst_size = n_bytes);
     TPJ_TRY(PJRT_CALL(api, buffer_to_host_buffer, &args));
-    return tpj_event_finish(api, args.event);
+    return tpj_pjrt_await(api, args.event);
 }
 
 static tpj_status *copy_part_to_host(const tpj_buffer *buffer, size_t offset, void *data, size_t n_bytes, size_t total) {

@@ -1,5 +1,4 @@
 /* The client: devices of one plugin. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __GLIBC__
@@ -9,22 +8,6 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "pjrt/internal.h"
-
-/* ---- fork ---- */
-static atomic_bool forked;
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-
-static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_relaxed); }
-static void watch_fork(void) { pthread_atfork(NULL, NULL, note_fork); }
-
-bool tpj_client_is_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
-
-tpj_status *tpj_client_check(const tpj_client *client) {
-    (void)client;
-    if (!tpj_client_is_forked()) return NULL;
-    TPJ_ERROR(TPJ_UNAVAILABLE, "the device cannot be used in a process that was forked after its first use; "
-              "start processes with the \"spawn\" or \"forkserver\" method, or fork before the device is used");
-}
 
 /* ---- memory of CPU plugins ---- */
 /* CPU plugins take device memory from malloc. glibc returns large blocks to the system when they are freed, and the next
@@ -131,8 +114,7 @@ tpj_status *tpj_client_create(tpj_plugin *plugin, int n_devices, tpj_client **ou
     if (client == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     client->plugin = plugin;
     client->api = plugin->api;
-    pthread_once(&fork_once, watch_fork);
-    TPJ_TRY_GOTO(tpj_client_check(client));
+    TPJ_TRY_GOTO(tpj_pjrt_check_fork());
     TPJ_TRY_GOTO(create_handle(client, n_devices));
     TPJ_TRY_GOTO(read_platform(client));
     TPJ_TRY_GOTO(read_addressable_devices(client));
@@ -149,7 +131,7 @@ done:
 
 void tpj_client_destroy(tpj_client *client) {
     if (client == NULL) return;
-    if (client->handle != NULL && !tpj_client_is_forked()) {
+    if (client->handle != NULL && !tpj_plugin_is_forked()) {
         PJRT_ARGS(pjrt_client_destroy_args, args, .client = client->handle);
         tpj_pjrt_ignore(PJRT_CALL(client->api, client_destroy, &args));
     }
@@ -172,7 +154,7 @@ int tpj_client_device_id(const tpj_client *client, int device) { return client->
 
 tpj_status *tpj_client_memory_stats(const tpj_client *client, int device, tpj_memory_stats *out_stats) {
     *out_stats = (tpj_memory_stats){.bytes_in_use = -1, .peak_bytes_in_use = -1, .bytes_limit = -1};
-    TPJ_TRY(tpj_client_check(client));
+    TPJ_TRY(tpj_pjrt_check_fork());
     if (!PJRT_HAS(client->api, device_memory_stats)) return NULL;
     PJRT_ARGS(pjrt_device_memory_stats_args, args, .device = client->devices[device].handle);
     tpj_status *status = PJRT_CALL(client->api, device_memory_stats, &args);

@@ -8,7 +8,7 @@ static const tpj_compile_options portable_options = {.portable = true};
 
 /* ---- life ---- */
 static void destroy_handle(const pjrt_api *api, pjrt_loaded_executable *handle) {
-    if (handle == NULL || tpj_client_is_forked()) return;
+    if (handle == NULL || tpj_plugin_is_forked()) return;
     PJRT_ARGS(pjrt_loaded_executable_destroy_args, args, .executable = handle);
     tpj_pjrt_ignore(PJRT_CALL(api, loaded_executable_destroy, &args));
 }
@@ -86,7 +86,7 @@ tpj_status *tpj_executable_compile(tpj_client *client, const char *module, size_
                                    const tpj_compile_options *options, tpj_executable **out_executable) {
     tpj_status *status = NULL;
     tpj_text proto = {0};
-    TPJ_TRY_GOTO(tpj_client_check(client));
+    TPJ_TRY_GOTO(tpj_pjrt_check_fork());
     TPJ_TRY_GOTO(tpj_options_write(options == NULL ? &portable_options : options, client->global_ids,
                                    client->n_global_ids, false, &proto));
     PJRT_ARGS(pjrt_program, program, .code = module, .code_size = module_length, .format = "mlir", .format_size = 4);
@@ -101,7 +101,7 @@ done:
 
 tpj_status *tpj_executable_deserialize(tpj_client *client, const void *data, size_t n_bytes,
                                        tpj_executable **out_executable) {
-    TPJ_TRY(tpj_client_check(client));
+    TPJ_TRY(tpj_pjrt_check_fork());
     PJRT_ARGS(pjrt_executable_deserialize_and_load_args, args, .client = client->handle,
               .serialized_executable = data, .serialized_executable_size = n_bytes);
     TPJ_TRY(PJRT_CALL(client->api, executable_deserialize_and_load, &args));
@@ -112,7 +112,7 @@ tpj_status *tpj_executable_serialize(tpj_executable *executable, void **out_data
     tpj_status *status = NULL;
     const pjrt_api *api = executable->client->api;
     pjrt_executable *description;
-    TPJ_TRY(tpj_client_check(executable->client));
+    TPJ_TRY(tpj_pjrt_check_fork());
     TPJ_TRY(describe(executable, &description));
     PJRT_ARGS(pjrt_executable_serialize_args, args, .executable = description);
     TPJ_TRY_GOTO(PJRT_CALL(api, executable_serialize, &args));
@@ -166,7 +166,7 @@ tpj_status *tpj_executable_execute(tpj_executable *executable, int device, tpj_b
     void *on_stack[N_ON_STACK], **pointers = on_stack;
     tpj_status *status = NULL;
     size_t n_pointers = (size_t)n_inputs + 2 * (size_t)n_outputs;
-    TPJ_TRY(tpj_client_check(executable->client));
+    TPJ_TRY(tpj_pjrt_check_fork());
     if (n_outputs != executable->n_outputs)
         TPJ_ERROR(TPJ_INTERNAL, "a program with %d outputs was launched for %d", executable->n_outputs, n_outputs);
     if (executable->fixed_device >= 0 && executable->fixed_device != device)

@@ -74,13 +74,11 @@ static inline tpj_status *tpj_pjrt_check(const pjrt_api *api, const char *functi
 }
 
 /* Waits for an event and destroys it, whatever comes of it. NULL is allowed. */
-tpj_status *tpj_event_finish(const pjrt_api *api, pjrt_event *event) TPJ_MUST_USE;
+tpj_status *tpj_pjrt_await(const pjrt_api *api, pjrt_event *event) TPJ_MUST_USE;
 
 /* Every function that reaches a device begins with this: after fork a plugin's threads are gone and its locks may be
- * held for ever, so a child gets an error instead of hanging. */
-tpj_status *tpj_client_check(const tpj_client *client) TPJ_MUST_USE;
-/* In such a child; what it inherited is left alone. */
-bool tpj_client_is_forked(void);
+ * held for ever, so a child gets an error instead of hanging. What such a child inherited is left alone. */
+tpj_status *tpj_pjrt_check_fork(void) TPJ_MUST_USE;
 
 /* A buffer that takes the plugin's handle. NULL when memory is out (the handle is then still the caller's). */
 tpj_buffer *tpj_buffer_wrap(tpj_client *client, int device, pjrt_buffer *handle);

@@ -28,8 +28,13 @@ tpj_status *tpj_plugin_open(const char *path, bool for_compile_only, tpj_plugin 
 const char *tpj_plugin_path(const tpj_plugin *plugin);
 void tpj_plugin_api_version(const tpj_plugin *plugin, int *out_major, int *out_minor);
 
+/* True in a process that was forked after a plugin was loaded: everything here that reaches a device then fails with
+ * TPJ_UNAVAILABLE, and what was inherited may only be released. */
+bool tpj_plugin_is_forked(void);
+
 /* ---- client ---- */
-/* `n_devices`: how many devices a CPU plugin shows; 0 leaves it to the plugin (a TPU always does). */
+/* `n_devices`: how many devices a CPU plugin shows; 0 leaves it to the plugin. Plugins with devices of their own ignore it.
+ * Destroy a client after its buffers and executables. */
 tpj_status *tpj_client_create(tpj_plugin *plugin, int n_devices, tpj_client **out_client) TPJ_MUST_USE;
 void tpj_client_destroy(tpj_client *client);
 /* Borrowed from the client. platform: "cpu", "tpu"; version: the plugin's own text; kind: "cpu", "TPU v6 lite". */

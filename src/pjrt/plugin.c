@@ -16,6 +16,21 @@ static tpj_lock plugins_lock = TPJ_LOCK_INIT(TPJ_RANK_PLUGIN, "plugins");
 static pthread_cond_t plugins_changed = PTHREAD_COND_INITIALIZER;
 static tpj_plugin *plugins; /* under the lock, as is the state of each */
 
+/* ---- fork ---- */
+static atomic_bool forked;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void note_fork(void) { atomic_store_explicit(&forked, true, memory_order_relaxed); }
+static void watch_fork(void) { pthread_atfork(NULL, NULL, note_fork); }
+
+bool tpj_plugin_is_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
+
+tpj_status *tpj_pjrt_check_fork(void) {
+    if (!tpj_plugin_is_forked()) return NULL;
+    TPJ_ERROR(TPJ_UNAVAILABLE, "the device cannot be used in a process that was forked after its first use; "
+              "start processes with the \"spawn\" or \"forkserver\" method, or fork before the device is used");
+}
+
 /* ---- errors ---- */
 /* "client_create" as the interface spells it: "PJRT_Client_Create". */
 static void spell_function(const char *function, char *out_name, size_t n) {
@@ -81,7 +96,7 @@ void tpj_pjrt_ignore(tpj_status *status) {
     tpj_status_destroy(status);
 }
 
-tpj_status *tpj_event_finish(const pjrt_api *api, pjrt_event *event) {
+tpj_status *tpj_pjrt_await(const pjrt_api *api, pjrt_event *event) {
     if (event == NULL) return NULL;
     PJRT_ARGS(pjrt_event_await_args, await, .event = event);
     tpj_status *status = PJRT_CALL(api, event_await, &await);
@@ -120,6 +135,7 @@ static tpj_status *load_plugin(tpj_plugin *plugin, bool for_compile_only) {
     if (access(plugin->path, R_OK) != 0)
         TPJ_ERROR(TPJ_UNAVAILABLE, "cannot read the PJRT plugin %s: %s; check TORCH_PJRT_PLUGIN, or reinstall the package "
                   "that the file belongs to", plugin->path, strerror(errno));
+    pthread_once(&fork_once, watch_fork);
     set_environment(for_compile_only);
     plugin->library = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL);
     if (plugin->library == NULL) {
@@ -147,13 +163,13 @@ static tpj_status *load_plugin(tpj_plugin *plugin, bool for_compile_only) {
 
 static tpj_plugin *create_plugin(const char *path) {
     tpj_plugin *plugin = calloc(1, sizeof *plugin);
-    char *copy = strdup(path);
+    char *copy = malloc(strlen(path) + 1);
     if (plugin == NULL || copy == NULL) {
         free(plugin);
         free(copy);
         return NULL;
     }
-    plugin->path = copy;
+    plugin->path = strcpy(copy, path);
     return plugin;
 }
 

@@ -37,6 +37,7 @@ tpj_status *tpj_topology_create(tpj_plugin *plugin, const char *name, tpj_topolo
     if (topology == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     topology->api = plugin->api;
     PJRT_ARGS(pjrt_topology_description_create_args, args, .topology_name = name, .topology_name_size = strlen(name));
+    TPJ_TRY_GOTO(tpj_pjrt_check_fork());
     TPJ_TRY_GOTO(PJRT_CALL(plugin->api, topology_description_create, &args));
     topology->handle = args.topology;
     TPJ_TRY_GOTO(read_ids(topology));
@@ -67,6 +68,7 @@ tpj_status *tpj_topology_compile(tpj_topology *topology, const char *module, siz
     tpj_text proto = {0};
     tpj_compiled *compiled = malloc(sizeof *compiled);
     if (compiled == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    TPJ_TRY_GOTO(tpj_pjrt_check_fork());
     TPJ_TRY_GOTO(tpj_options_write(options == NULL ? &one_device : options, topology->ids, topology->n_ids, true, &proto));
     PJRT_ARGS(pjrt_program, program, .code = module, .code_size = module_length, .format = "mlir", .format_size = 4);
     PJRT_ARGS(pjrt_compile_args, args, .topology = topology->handle, .program = &program,
