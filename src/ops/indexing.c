@@ -252,3 +252,100 @@ tpj_value *tpj_band_mask(tpj_hlo *h, const char *direction, int rank, const int6
     tpj_value *columns = hlo_iota(h, TPJ_I32, rank, dims, rank - 1);
     return hlo_compare(h, direction, columns, hlo_add(h, rows, hlo_integer(h, TPJ_I32, offset)));
 }
+
+/* ---- advanced indexing ---- */
+
+static bool plan_error_shapes(tpj_emit *e, tpj_value *const *indices, int n) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_text text = {0};
+    for (int i = 0; i < n; i++) {
+        if (indices[i] == NULL) continue;
+        if (text.length > 0) tpj_text_add(&text, ", ");
+        tpj_text_add(&text, tpj_shape_text(h, indices[i]->type.rank, indices[i]->type.dims));
+    }
+    tpj_fail(e, TPJ_INDEX, "shape mismatch: indexing tensors could not be broadcast together with shapes %s",
+             tpj_text_string(&text));
+    tpj_text_destroy(&text);
+    return false;
+}
+
+/* Where the broadcast dimensions stand in the result, and the result's dims. */
+static void plan_result(tpj_hlo *h, const tpj_value *x, const bool *is_indexed, int b_rank, const int64_t *b_dims,
+                        tpj_index_plan *plan) {
+    int rank = x->type.rank, first = (int)plan->indexed[0], last = (int)plan->indexed[plan->n_indexed - 1];
+    bool adjacent = last - first + 1 == plan->n_indexed;
+    int64_t *dims = hlo_dims(h, rank + b_rank), *window = hlo_dims(h, rank);
+    int n = 0;
+    for (int d = -1; d < rank; d++) {
+        if (d == (adjacent ? first : -1)) {
+            for (int b = 0; b < b_rank; b++) dims[n++] = b_dims[b];
+        }
+        if (d < 0 || is_indexed[d]) continue;
+        window[plan->n_window++] = n;
+        dims[n++] = x->type.dims[d];
+    }
+    plan->rank = n;
+    plan->dims = dims;
+    plan->window = window;
+    plan->empty = tpj_product(dims, n) == 0;
+}
+
+bool tpj_index_plan_make(tpj_emit *e, const tpj_value *x, tpj_value *const *indices, int n, tpj_index_plan *out_plan) {
+    tpj_hlo *h = tpj_builder(e);
+    int rank = x->type.rank, b_rank = 0;
+    const int64_t *b_dims = NULL;
+    tpj_index_plan plan = {0};
+    if (n > rank) {
+        tpj_fail(e, TPJ_INDEX, "too many indices for tensor of dimension %d (got %d)", rank, n);
+        return false;
+    }
+    if (!tpj_common_shape(h, indices, n, &b_rank, &b_dims)) return plan_error_shapes(e, indices, n);
+    int64_t *indexed = hlo_dims(h, rank), largest = 0, n_positions = tpj_product(b_dims, b_rank);
+    bool *is_indexed = TPJ_ARENA_ARRAY(hlo_arena(h), bool, rank + 1);
+    tpj_value **parts = TPJ_ARENA_ARRAY(hlo_arena(h), tpj_value *, rank + 1);
+    if (is_indexed == NULL || parts == NULL) {
+        hlo_fail(h, TPJ_OUT_OF_MEMORY, "out of memory");
+        return false;
+    }
+    for (int d = 0; d < n; d++) {
+        if (indices[d] == NULL) continue;
+        is_indexed[d] = true;
+        indexed[plan.n_indexed++] = d;
+        if (x->type.dims[d] > largest) largest = x->type.dims[d];
+        if (x->type.dims[d] == 0 && n_positions > 0) {
+            tpj_fail(e, TPJ_INDEX, "index is out of bounds for dimension %d with size 0", d);
+            return false;
+        }
+    }
+    if (plan.n_indexed == 0) {
+        tpj_fail(e, TPJ_INDEX, "at least one index tensor is needed");
+        return false;
+    }
+    plan.indexed = indexed;
+    plan_result(h, x, is_indexed, b_rank, b_dims, &plan);
+    int64_t *dims = hlo_dims(h, b_rank + 1);
+    for (int b = 0; b < b_rank; b++) dims[b] = b_dims[b];
+    dims[b_rank] = 1;
+    for (int i = 0; i < plan.n_indexed; i++) {
+        int d = (int)indexed[i];
+        tpj_value *index = tpj_check_index(e, indices[d], x->type.dims[d], true);
+        parts[i] = hlo_reshape(h, hlo_expand(h, tpj_index_narrow(h, index, largest), b_rank, b_dims), b_rank + 1, dims);
+    }
+    plan.starts = hlo_concatenate(h, parts, plan.n_indexed, b_rank);
+    *out_plan = plan;
+    return !hlo_failed(h);
+}
+
+hlo_gather_numbers tpj_index_plan_numbers(tpj_hlo *h, const tpj_value *x, const tpj_index_plan *plan) {
+    int64_t *sizes = hlo_dims(h, x->type.rank);
+    for (int d = 0; d < x->type.rank; d++) sizes[d] = x->type.dims[d];
+    for (int i = 0; i < plan->n_indexed; i++) sizes[plan->indexed[i]] = 1;
+    return (hlo_gather_numbers){.offset_dims = plan->window,
+                                .n_offset_dims = plan->n_window,
+                                .collapsed = plan->indexed,
+                                .n_collapsed = plan->n_indexed,
+                                .start_index_map = plan->indexed,
+                                .n_start_index_map = plan->n_indexed,
+                                .index_vector_dim = plan->starts->type.rank - 1,
+                                .slice_sizes = sizes};
+}

@@ -50,4 +50,20 @@ void tpj_sort(tpj_hlo *h, tpj_value *x, int dim, bool descending, tpj_value **ou
 /* true where column == row + offset over the last two of dims (an iota comparison: "EQ" diagonal, "LE" lower, "GE" upper). */
 tpj_value *tpj_band_mask(tpj_hlo *h, const char *direction, int rank, const int64_t *dims, int64_t offset);
 
+/* Advanced indexing, x[i, None, j]: where each index lies and what the result looks like. */
+typedef struct tpj_index_plan {
+    tpj_value *starts;      /* [broadcast dims.., n_indexed]: the position in the indexed dimensions */
+    int n_indexed;
+    const int64_t *indexed; /* those dimensions of x */
+    int rank;               /* of the result: x's other dimensions, and the indices' broadcast dims where the indexed ones */
+    const int64_t *dims;    /* stood when they are adjacent, in front when not */
+    int n_window;
+    const int64_t *window;  /* the result's dimensions that are x's other ones */
+    bool empty;             /* the result has no elements */
+} tpj_index_plan;
+/* `indices`: n entries, NULL for None, integers of any broadcastable shapes. false: the op has failed. */
+bool tpj_index_plan_make(tpj_emit *e, const tpj_value *x, tpj_value *const *indices, int n, tpj_index_plan *out_plan);
+/* The numbers of the plan for a gather (slice sizes of x included) or a scatter. */
+hlo_gather_numbers tpj_index_plan_numbers(tpj_hlo *h, const tpj_value *x, const tpj_index_plan *plan);
+
 #endif
