@@ -1,0 +1,141 @@
+/* Events: everything launched on a device before the event was recorded has finished. */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "eager/internal.h"
+
+/* What one recording waits for. Counted: the plugin's callbacks may come after the event has been destroyed. */
+typedef struct mark {
+    _Atomic int references;
+    _Atomic int n_waiting;
+    _Atomic int64_t finished; /* nanoseconds, monotonic: the latest so far */
+    int n_buffers;
+    tpj_buffer *buffers[];
+} mark;
+
+struct tpj_event {
+    tpj_lock lock;
+    mark *recorded; /* NULL: never recorded */
+};
+
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void release_mark(mark *m) {
+    if (m == NULL || atomic_fetch_sub(&m->references, 1) != 1) return;
+    for (int i = 0; i < m->n_buffers; i++) tpj_buffer_release(m->buffers[i]);
+    free(m);
+}
+
+static void buffer_finished(void *context, int64_t nanoseconds) {
+    mark *m = context;
+    int64_t latest = atomic_load(&m->finished);
+    while (latest < nanoseconds && !atomic_compare_exchange_weak(&m->finished, &latest, nanoseconds)) {
+    }
+    atomic_fetch_sub(&m->n_waiting, 1);
+    /* buffers must not be released on a plugin's thread from its own callback: the recording keeps a reference until it is
+     * replaced, so this one is never the last while the event lives */
+    release_mark(m);
+}
+
+tpj_status *tpj_event_create(tpj_event **out_event) {
+    *out_event = calloc(1, sizeof **out_event);
+    if (*out_event == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    tpj_lock_init(&(*out_event)->lock, TPJ_RANK_STORAGE, "event");
+    return NULL;
+}
+
+void tpj_event_destroy(tpj_event *event) {
+    if (event == NULL) return;
+    release_mark(event->recorded);
+    tpj_lock_destroy(&event->lock);
+    free(event);
+}
+
+static mark *take_mark(tpj_event *event) {
+    tpj_lock_acquire(&event->lock);
+    mark *m = event->recorded;
+    if (m != NULL) atomic_fetch_add(&m->references, 1);
+    tpj_lock_release(&event->lock);
+    return m;
+}
+
+tpj_status *tpj_event_record(tpj_event *event, int ordinal) {
+    tpj_device *device;
+    tpj_buffer **buffers;
+    int n, kept = 0;
+    TPJ_TRY(tpj_device_get(ordinal, &device));
+    TPJ_TRY(tpj_device_live_buffers(device, &buffers, &n));
+    mark *m = malloc(sizeof *m + sizeof *m->buffers * (size_t)n);
+    tpj_status *status = m == NULL ? tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory") : NULL;
+    for (int i = 0; i < n; i++) {
+        bool ready = status != NULL;
+        if (!ready) {
+            tpj_status *asked = tpj_buffer_is_ready(buffers[i], &ready);
+            ready = ready || asked != NULL; /* a failed buffer is finished; its error belongs to its reader */
+            tpj_status_destroy(asked);
+        }
+        if (ready)
+            tpj_buffer_release(buffers[i]);
+        else
+            m->buffers[kept++] = buffers[i];
+    }
+    free(buffers);
+    TPJ_TRY(status);
+    m->n_buffers = kept;
+    atomic_init(&m->references, 1 + kept);
+    atomic_init(&m->n_waiting, kept);
+    atomic_init(&m->finished, now());
+    for (int i = 0; i < kept; i++) {
+        tpj_status *asked = tpj_buffer_on_ready(m->buffers[i], buffer_finished, m);
+        if (asked != NULL) buffer_finished(m, now());
+        tpj_status_destroy(asked);
+    }
+    tpj_lock_acquire(&event->lock);
+    mark *old = event->recorded;
+    event->recorded = m;
+    tpj_lock_release(&event->lock);
+    release_mark(old);
+    return NULL;
+}
+
+tpj_status *tpj_event_synchronize(tpj_event *event) {
+    mark *m = take_mark(event);
+    if (m == NULL) return NULL; /* PyTorch: an event that was never recorded is complete */
+    tpj_status *first = NULL;
+    for (int i = 0; i < m->n_buffers; i++) {
+        tpj_status *status = tpj_buffer_wait(m->buffers[i]);
+        if (first == NULL)
+            first = status;
+        else
+            tpj_status_destroy(status);
+    }
+    release_mark(m);
+    return first;
+}
+
+bool tpj_event_query(tpj_event *event) {
+    mark *m = take_mark(event);
+    bool complete = m == NULL || atomic_load(&m->n_waiting) == 0;
+    release_mark(m);
+    return complete;
+}
+
+tpj_status *tpj_event_elapsed(tpj_event *start, tpj_event *end, double *out_milliseconds) {
+    mark *from = take_mark(start), *to = take_mark(end);
+    tpj_status *status = NULL;
+    if (from == NULL || to == NULL)
+        status = tpj_status_create(TPJ_RUNTIME, "both events must be recorded before the time between them is asked for");
+    else if (atomic_load(&from->n_waiting) > 0 || atomic_load(&to->n_waiting) > 0)
+        status = tpj_status_create(TPJ_RUNTIME, "both events must be completed before the time between them is asked for");
+    else
+        *out_milliseconds = (double)(atomic_load(&to->finished) - atomic_load(&from->finished)) * 1e-6;
+    release_mark(from);
+    release_mark(to);
+    return status;
+}

@@ -1,0 +1,258 @@
+/* Calling an op: find the program or make it, gather its inputs, launch, store its results. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "eager/internal.h"
+
+/* ---- the signature cache ---- */
+
+static tpj_lock cache_lock = TPJ_LOCK_INIT(TPJ_RANK_CACHE, "signatures");
+static tpj_signatures signatures;
+static bool signatures_ready;
+static _Atomic int64_t n_hits, n_launches;
+
+static void drop_program(void *program) { tpj_program_release(program); }
+
+tpj_program *tpj_eager_find(const uint64_t *key, int n_words) {
+    tpj_lock_acquire(&cache_lock);
+    tpj_program *program = tpj_signatures_find(&signatures, key, n_words);
+    if (program != NULL) tpj_program_retain(program);
+    tpj_lock_release(&cache_lock);
+    if (program != NULL) atomic_fetch_add_explicit(&n_hits, 1, memory_order_relaxed);
+    return program;
+}
+
+tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, const tpj_graph *graph, bool count_only,
+                              const int64_t *sizes, int n_sizes, tpj_program **out_program) {
+    tpj_device *device;
+    tpj_program *program;
+    TPJ_TRY(tpj_device_get(ordinal, &device));
+    tpj_lower_options options = {.check_index = tpj_config_check_index(), .sizes = sizes, .n_sizes = n_sizes, .count_only = count_only};
+    TPJ_TRY(tpj_program_create(tpj_runtime_client(), graph, &options, &program));
+    tpj_program_retain(program); /* one for the cache, one for the caller */
+    tpj_lock_acquire(&cache_lock);
+    if (!signatures_ready) {
+        tpj_signatures_init(&signatures, (size_t)tpj_config_program_cache_bytes(), drop_program);
+        signatures_ready = true;
+    }
+    tpj_status *status = tpj_signatures_insert(&signatures, key, n_words, program, program->n_bytes);
+    tpj_lock_release(&cache_lock);
+    if (status != NULL)
+        tpj_program_release(program);
+    else
+        *out_program = program;
+    return status;
+}
+
+void tpj_compile_stats_get(tpj_compile_stats *out_stats) {
+    tpj_compile_counts counts;
+    tpj_compile_counts_get(&counts);
+    *out_stats = (tpj_compile_stats){.programs = counts.programs, .hits = atomic_load(&n_hits),
+                                     .seconds = (double)counts.nanoseconds * 1e-9, .launches = atomic_load(&n_launches)};
+}
+
+void tpj_compile_stats_reset(void) {
+    tpj_compile_counts_reset();
+    atomic_store(&n_hits, 0);
+    atomic_store(&n_launches, 0);
+}
+
+int tpj_program_n_results(const tpj_program *program) { return program->lowered->n_results; }
+const tpj_result *tpj_program_result(const tpj_program *program, int i) { return &program->lowered->results[i]; }
+uint64_t tpj_program_random_count(const tpj_program *program) { return program->lowered->random_count; }
+
+/* ---- numbers ---- */
+static double as_double(const tpj_operand *operand) {
+    return operand->kind >= TPJ_NUMBER_FLOAT ? operand->number[0] : (double)operand->integer;
+}
+
+static int64_t as_integer(const tpj_operand *operand) {
+    if (operand->kind < TPJ_NUMBER_FLOAT) return operand->integer;
+    double value = operand->number[0];
+    return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN; /* what x86's conversion gives */
+}
+
+/* The number's host bytes in a dtype, left-aligned in out_bits. */
+static void encode(const tpj_operand *operand, tpj_dtype dtype, uint64_t out_bits[2]) {
+    out_bits[0] = out_bits[1] = 0;
+    double real = as_double(operand), imaginary = operand->kind == TPJ_NUMBER_COMPLEX ? operand->number[1] : 0;
+    float parts[2] = {(float)real, (float)imaginary};
+    double wide[2] = {real, imaginary};
+    int64_t integer = tpj_dtype_is_integral(dtype) ? as_integer(operand) : 0;
+    switch (dtype) {
+        case TPJ_F32: memcpy(out_bits, parts, 4); return;
+        case TPJ_F64: memcpy(out_bits, wide, 8); return;
+        case TPJ_C64: memcpy(out_bits, parts, 8); return;
+        case TPJ_C128: memcpy(out_bits, wide, 16); return;
+        case TPJ_BOOL:
+            *(uint8_t *)out_bits = operand->kind < TPJ_NUMBER_FLOAT ? integer != 0 : real != 0 || imaginary != 0;
+            return;
+        default: memcpy(out_bits, &integer, tpj_dtype_bytes(dtype)); return; /* little-endian: the low bytes */
+    }
+}
+
+/* The number on the device, borrowed until the lock is released. */
+static tpj_status *scalar_buffer(tpj_device *device, const tpj_operand *operand, tpj_dtype dtype, tpj_buffer **out_buffer) {
+    uint64_t bits[2];
+    encode(operand, dtype, bits);
+    uint64_t hash = (bits[0] ^ bits[1] * 0x9E3779B97F4A7C15u ^ (uint64_t)dtype << 56) * 0xD1B54A32D192ED03u;
+    cached_scalar *slot = &device->scalars[hash >> 32 & (N_SCALARS - 1)];
+    if (slot->buffer == NULL || slot->dtype != dtype || slot->bits[0] != bits[0] || slot->bits[1] != bits[1]) {
+        tpj_buffer *made;
+        TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), device->ordinal, dtype, 0, NULL, bits, &made));
+        tpj_buffer_release(slot->buffer);
+        *slot = (cached_scalar){dtype, {bits[0], bits[1]}, made};
+    }
+    *out_buffer = slot->buffer;
+    return NULL;
+}
+
+/* ---- index checks ---- */
+static tpj_status *check_failed(const pending_check *pending) {
+    int64_t found = INT64_MIN;
+    TPJ_TRY(tpj_buffer_to_host(pending->buffer, &found, sizeof found));
+    if (found == INT64_MIN) return NULL;
+    const tpj_index_check *check = &pending->program->lowered->checks[pending->check];
+    return tpj_annotate_origin(tpj_status_create(TPJ_INDEX, "index %lld is out of bounds for dimension with size %lld",
+                                                 (long long)found, (long long)check->size),
+                               pending->program);
+}
+
+tpj_status *tpj_device_take_checks(tpj_device *device) {
+    tpj_status *first = NULL;
+    for (bool more = true; more;) {
+        pending_check pending = {0};
+        tpj_lock_acquire(&device->lock);
+        more = device->n_checks > 0;
+        if (more) {
+            pending = device->checks[0];
+            memmove(device->checks, device->checks + 1, sizeof pending * (size_t)--device->n_checks);
+        }
+        tpj_lock_release(&device->lock);
+        if (!more) break;
+        tpj_status *status = check_failed(&pending);
+        tpj_buffer_release(pending.buffer);
+        tpj_program_release(pending.program);
+        if (first == NULL)
+            first = status;
+        else
+            tpj_status_destroy(status);
+    }
+    return first;
+}
+
+void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check) {
+    tpj_program_retain(program);
+    device->checks[device->n_checks++] = (pending_check){buffer, program, check};
+}
+
+/* ---- launch ---- */
+enum { FEW = 64 };
+
+typedef struct launch {
+    tpj_device *device;
+    tpj_program *program;
+    const tpj_operand *operands;
+    int n_operands;
+    const uint64_t *random;
+    tpj_buffer **inputs, **outputs;
+    tpj_buffer *random_buffer;
+    tpj_buffer *few_inputs[FEW], *few_outputs[FEW];
+} launch;
+
+static tpj_status *gather_inputs(launch *l) {
+    const tpj_lowered *lowered = l->program->lowered;
+    static const int64_t two = 2;
+    for (int i = 0; i < lowered->n_parameters; i++) {
+        const tpj_parameter *parameter = &lowered->parameters[i];
+        const tpj_operand *operand = parameter->input < l->n_operands ? &l->operands[parameter->input] : NULL;
+        switch (parameter->kind) {
+            case TPJ_INPUT_BUFFER: {
+                tpj_storage *storage = operand->storage;
+                if (storage->buffer != NULL)
+                    l->inputs[i] = storage->buffer;
+                else
+                    TPJ_TRY(tpj_storage_materialize(storage, &parameter->type, &l->inputs[i]));
+                break;
+            }
+            case TPJ_INPUT_SCALAR: TPJ_TRY(scalar_buffer(l->device, operand, parameter->dtype, &l->inputs[i])); break;
+            case TPJ_INPUT_RANDOM:
+                TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), l->device->ordinal, TPJ_U64, 1, &two, l->random, &l->random_buffer));
+                l->inputs[i] = l->random_buffer;
+                break;
+        }
+    }
+    return NULL;
+}
+
+/* Makes the new storages first, so that nothing can fail once the launch has happened. */
+static tpj_status *create_storages(launch *l, tpj_storage **out_storages) {
+    for (int i = 0; i < l->program->lowered->n_results; i++) {
+        const tpj_result *result = &l->program->lowered->results[i];
+        const tpj_type *base = &result->base;
+        if (result->none || result->target >= 0) continue;
+        out_storages[i] = tpj_storage_create_locked(l->device, result->n_bytes);
+        if (out_storages[i] == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+        TPJ_TRY(tpj_storage_define_base(out_storages[i], base->dtype, base->rank, base->dims));
+    }
+    return NULL;
+}
+
+static tpj_status *store_results(launch *l, tpj_storage **out_storages) {
+    const tpj_lowered *lowered = l->program->lowered;
+    int at = 0;
+    for (int i = 0; i < lowered->n_results; i++) {
+        const tpj_lowered_result *result = &lowered->results[i];
+        if (result->none) continue;
+        tpj_storage *storage = result->target >= 0 ? l->operands[result->target].storage : out_storages[i];
+        if (result->target >= 0 && storage->buffer == NULL)
+            TPJ_TRY(tpj_storage_define_base(storage, result->base.dtype, result->base.rank, result->base.dims));
+        tpj_storage_set_buffer(storage, l->outputs[at++], l->program);
+    }
+    for (int i = 0; i < lowered->n_checks; i++) tpj_device_add_check(l->device, l->outputs[at++], l->program, i);
+    return NULL;
+}
+
+static tpj_status *run_locked(launch *l, tpj_storage **out_storages) {
+    const tpj_lowered *lowered = l->program->lowered;
+    TPJ_TRY(gather_inputs(l));
+    TPJ_TRY(create_storages(l, out_storages));
+    TPJ_TRY(tpj_executable_execute(l->program->executable, l->device->ordinal, l->inputs, lowered->n_parameters, NULL, 0,
+                                   l->outputs, l->program->n_outputs));
+    return store_results(l, out_storages);
+}
+
+tpj_status *tpj_eager_run(tpj_program *program, int ordinal, const tpj_operand *operands, int n_operands,
+                          const uint64_t random[2], tpj_storage **out_storages) {
+    launch l = {.program = program, .operands = operands, .n_operands = n_operands, .random = random};
+    const tpj_lowered *lowered = program->lowered;
+    tpj_status *status = NULL;
+    TPJ_TRY(tpj_device_get(ordinal, &l.device));
+    l.inputs = lowered->n_parameters <= FEW ? l.few_inputs : malloc(sizeof *l.inputs * (size_t)lowered->n_parameters);
+    l.outputs = program->n_outputs <= FEW ? l.few_outputs : malloc(sizeof *l.outputs * (size_t)program->n_outputs);
+    for (int i = 0; i < lowered->n_results; i++) out_storages[i] = NULL;
+    if (l.inputs == NULL || l.outputs == NULL) {
+        status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+        goto done;
+    }
+    if (lowered->n_checks > 0 && l.device->n_checks + lowered->n_checks > MOST_CHECKS)
+        TPJ_TRY_GOTO(tpj_device_take_checks(l.device));
+    tpj_lock_acquire(&l.device->lock);
+    status = run_locked(&l, out_storages);
+    tpj_lock_release(&l.device->lock);
+    atomic_fetch_add_explicit(&n_launches, 1, memory_order_relaxed);
+    tpj_buffer_release(l.random_buffer);
+done:
+    if (l.inputs != l.few_inputs) free(l.inputs);
+    if (l.outputs != l.few_outputs) free(l.outputs);
+    if (status != NULL) {
+        for (int i = 0; i < lowered->n_results; i++) {
+            if (out_storages[i] != NULL) tpj_storage_destroy(out_storages[i]);
+            out_storages[i] = NULL;
+        }
+        status = tpj_status_annotate(status, "%s", program->op != NULL ? program->op : "program");
+    }
+    return status;
+}

@@ -1,0 +1,133 @@
+/* The plugin, its client and the devices' state: made at the first use, never destroyed. */
+#define _POSIX_C_SOURCE 200809L /* getpid, strdup */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "eager/internal.h"
+
+static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* alone: nothing else is taken before the client exists */
+static char *configured_path, *configured_reason;
+static int configured_devices = 1;
+static tpj_client *client; /* written once, under the mutex, before `devices` */
+static tpj_device *devices;
+static int n_devices;
+static pid_t owner;
+
+void tpj_runtime_configure(const char *plugin_path, const char *reason_when_none, int n) {
+    pthread_mutex_lock(&start_mutex);
+    free(configured_path);
+    free(configured_reason);
+    configured_path = strdup(plugin_path != NULL ? plugin_path : "");
+    configured_reason = strdup(reason_when_none != NULL ? reason_when_none : "");
+    configured_devices = n > 0 ? n : 1;
+    pthread_mutex_unlock(&start_mutex);
+}
+
+bool tpj_runtime_in_bad_fork(void) { return __atomic_load_n(&owner, __ATOMIC_ACQUIRE) != 0 && owner != getpid(); }
+
+static tpj_status *start_locked(void) {
+    tpj_plugin *plugin;
+    tpj_client *made;
+    TPJ_TRY(tpj_config_load());
+    if (configured_path == NULL || configured_path[0] == '\0')
+        TPJ_ERROR(TPJ_UNAVAILABLE, "no tpu device: %s",
+                  configured_reason != NULL && configured_reason[0] != '\0' ? configured_reason : "no PJRT plugin was found");
+    TPJ_TRY(tpj_plugin_open(configured_path, false, &plugin));
+    TPJ_TRY(tpj_client_create(plugin, configured_devices, &made));
+    int n = tpj_client_n_devices(made);
+    tpj_device *made_devices = calloc((size_t)(n > 0 ? n : 1), sizeof *made_devices);
+    if (n < 1 || made_devices == NULL) {
+        tpj_client_destroy(made);
+        free(made_devices);
+        if (n < 1) TPJ_ERROR(TPJ_UNAVAILABLE, "the plugin %s has no devices", configured_path);
+        TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    }
+    for (int i = 0; i < n; i++) {
+        made_devices[i].ordinal = i;
+        tpj_lock_init(&made_devices[i].lock, TPJ_RANK_RECORDER, "device order");
+    }
+    n_devices = n;
+    devices = made_devices;
+    __atomic_store_n(&owner, getpid(), __ATOMIC_RELEASE);
+    __atomic_store_n(&client, made, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+tpj_status *tpj_runtime_start(void) {
+    if (__atomic_load_n(&client, __ATOMIC_ACQUIRE) == NULL) {
+        pthread_mutex_lock(&start_mutex);
+        tpj_status *status = client == NULL ? start_locked() : NULL;
+        pthread_mutex_unlock(&start_mutex);
+        return status;
+    }
+    if (tpj_runtime_in_bad_fork())
+        TPJ_ERROR(TPJ_RUNTIME,
+                  "the tpu device cannot be used in a forked process after its parent used it. Start the process with "
+                  "multiprocessing's 'spawn' or 'forkserver' method, or use the device first in the child");
+    return NULL;
+}
+
+bool tpj_runtime_started(void) { return __atomic_load_n(&client, __ATOMIC_ACQUIRE) != NULL; }
+tpj_client *tpj_runtime_client(void) { return __atomic_load_n(&client, __ATOMIC_ACQUIRE); }
+
+/* A CPU plugin's number of devices is what we ask it for; only a TPU has to be asked. */
+tpj_status *tpj_runtime_n_devices(int *out_n) {
+    *out_n = 0;
+    if (!tpj_runtime_started()) {
+        pthread_mutex_lock(&start_mutex);
+        bool none = configured_path == NULL || configured_path[0] == '\0';
+        bool tpu = !none && strstr(configured_path, "libtpu") != NULL;
+        *out_n = none ? 0 : configured_devices;
+        pthread_mutex_unlock(&start_mutex);
+        if (!tpu) return NULL;
+        TPJ_TRY(tpj_runtime_start());
+    }
+    *out_n = n_devices;
+    return NULL;
+}
+
+tpj_device *tpj_device_peek(int ordinal) {
+    if (!tpj_runtime_started() || ordinal < 0 || ordinal >= n_devices) return NULL;
+    return &devices[ordinal];
+}
+
+tpj_status *tpj_device_get(int ordinal, tpj_device **out_device) {
+    TPJ_TRY(tpj_runtime_start());
+    if (ordinal < 0 || ordinal >= n_devices)
+        TPJ_ERROR(TPJ_RUNTIME, "tpu:%d does not exist: there %s %d tpu device%s", ordinal, n_devices == 1 ? "is" : "are",
+                  n_devices, n_devices == 1 ? "" : "s");
+    *out_device = &devices[ordinal];
+    return NULL;
+}
+
+static tpj_status *synchronize_device(tpj_device *device) {
+    tpj_buffer **buffers;
+    int n;
+    tpj_status *first = NULL;
+    TPJ_TRY(tpj_device_live_buffers(device, &buffers, &n));
+    for (int i = 0; i < n; i++) {
+        tpj_status *status = first == NULL ? tpj_buffer_wait(buffers[i]) : NULL;
+        if (first == NULL) first = status;
+        tpj_buffer_release(buffers[i]);
+    }
+    free(buffers);
+    return first != NULL ? first : tpj_device_take_checks(device);
+}
+
+tpj_status *tpj_runtime_synchronize(int ordinal) {
+    if (!tpj_runtime_started()) return NULL;
+    TPJ_TRY(tpj_runtime_start()); /* says so after a fork */
+    tpj_status *first = NULL;
+    for (int i = 0; i < n_devices; i++) {
+        if (ordinal >= 0 && i != ordinal) continue;
+        tpj_status *status = synchronize_device(&devices[i]);
+        if (first == NULL)
+            first = status;
+        else
+            tpj_status_destroy(status);
+    }
+    return first;
+}

@@ -1,0 +1,297 @@
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eager/internal.h"
+#include "lower/view.h"
+
+/* ---- addresses ----
+ * A storage's address only names it: PyTorch compares data pointers and adds offsets to them, and nothing on the host may
+ * read them. They are handed out rising, above every address that x86-64 and AArch64 can map, so that a stray access faults. */
+static uintptr_t take_address(size_t n_bytes) {
+    enum { ALIGNMENT = 64 };
+    static _Atomic uintptr_t next = (uintptr_t)1 << 56;
+    size_t span = (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return n_bytes == 0 ? 0 : atomic_fetch_add_explicit(&next, span, memory_order_relaxed);
+}
+
+/* ---- memory statistics; with the device's lock held ---- */
+static void count_allocation(tpj_memory *memory, size_t n_bytes) {
+    memory->allocated += (int64_t)n_bytes;
+    memory->allocated_total += (int64_t)n_bytes;
+    memory->n_allocated++;
+    memory->live++;
+    if (memory->allocated > memory->peak) memory->peak = memory->allocated;
+    if (memory->live > memory->peak_live) memory->peak_live = memory->live;
+}
+
+static void count_free(tpj_memory *memory, size_t n_bytes) {
+    memory->allocated -= (int64_t)n_bytes;
+    memory->freed_total += (int64_t)n_bytes;
+    memory->n_freed++;
+    memory->live--;
+}
+
+void tpj_memory_get(int ordinal, tpj_memory *out_memory) {
+    tpj_device *device = tpj_device_peek(ordinal);
+    *out_memory = (tpj_memory){0};
+    if (device == NULL) return;
+    tpj_lock_acquire(&device->lock);
+    *out_memory = device->memory;
+    tpj_lock_release(&device->lock);
+}
+
+void tpj_memory_reset_peak(int ordinal) {
+    tpj_device *device = tpj_device_peek(ordinal);
+    if (device == NULL) return;
+    tpj_lock_acquire(&device->lock);
+    device->memory.peak = device->memory.allocated;
+    device->memory.peak_live = device->memory.live;
+    tpj_lock_release(&device->lock);
+}
+
+void tpj_memory_reset_accumulated(int ordinal) {
+    tpj_device *device = tpj_device_peek(ordinal);
+    if (device == NULL) return;
+    tpj_lock_acquire(&device->lock);
+    device->memory.n_allocated = device->memory.live;
+    device->memory.n_freed = 0;
+    device->memory.allocated_total = device->memory.allocated;
+    device->memory.freed_total = 0;
+    tpj_lock_release(&device->lock);
+}
+
+/* ---- life ---- */
+tpj_storage *tpj_storage_create_locked(tpj_device *device, size_t n_bytes) {
+    tpj_storage *storage = malloc(sizeof *storage);
+    if (storage == NULL) return NULL;
+    storage->previous = NULL;
+    storage->next = device->live;
+    storage->device = device->ordinal;
+    storage->base_rank = 0;
+    storage->base_dtype = TPJ_N_DTYPES;
+    storage->base_dims = storage->inline_dims;
+    storage->buffer = NULL;
+    storage->origin = NULL;
+    storage->n_bytes = n_bytes;
+    storage->address = take_address(n_bytes);
+    if (device->live != NULL) device->live->previous = storage;
+    device->live = storage;
+    count_allocation(&device->memory, n_bytes);
+    return storage;
+}
+
+tpj_status *tpj_storage_create(int ordinal, size_t n_bytes, tpj_storage **out_storage) {
+    tpj_device *device;
+    TPJ_TRY(tpj_device_get(ordinal, &device));
+    tpj_lock_acquire(&device->lock);
+    *out_storage = tpj_storage_create_locked(device, n_bytes);
+    tpj_lock_release(&device->lock);
+    if (*out_storage == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    return NULL;
+}
+
+void tpj_storage_destroy(tpj_storage *storage) {
+    /* in a forked child the buffers belong to the parent's client: they are left alone */
+    if (storage == NULL || tpj_runtime_in_bad_fork()) return;
+    tpj_device *device = tpj_device_peek(storage->device);
+    tpj_lock_acquire(&device->lock);
+    if (storage->previous != NULL)
+        storage->previous->next = storage->next;
+    else
+        device->live = storage->next;
+    if (storage->next != NULL) storage->next->previous = storage->previous;
+    count_free(&device->memory, storage->n_bytes);
+    tpj_lock_release(&device->lock);
+    tpj_buffer_release(storage->buffer);
+    tpj_program_release(storage->origin);
+    if (storage->base_dims != storage->inline_dims) free(storage->base_dims);
+    free(storage);
+}
+
+void *tpj_storage_address(const tpj_storage *storage) { return (void *)storage->address; }
+size_t tpj_storage_bytes(const tpj_storage *storage) { return storage->n_bytes; }
+int tpj_storage_device(const tpj_storage *storage) { return storage->device; }
+
+/* ---- base shape ---- */
+tpj_status *tpj_storage_define_base(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims) {
+    if (rank > INLINE_DIMS && rank > storage->base_rank) {
+        int64_t *grown = malloc(sizeof *grown * (size_t)rank);
+        if (grown == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+        if (storage->base_dims != storage->inline_dims) free(storage->base_dims);
+        storage->base_dims = grown;
+    }
+    storage->base_dtype = dtype;
+    storage->base_rank = rank;
+    for (int i = 0; i < rank; i++) storage->base_dims[i] = dims[i];
+    return NULL;
+}
+
+static int64_t bytes_of(tpj_dtype dtype, int rank, const int64_t *dims) {
+    int64_t n = (int64_t)tpj_dtype_bytes(dtype);
+    for (int i = 0; i < rank; i++) n *= dims[i];
+    return n;
+}
+
+void tpj_storage_set_base(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims) {
+    if (storage->buffer != NULL || bytes_of(dtype, rank, dims) != (int64_t)storage->n_bytes) return;
+    tpj_status_destroy(tpj_storage_define_base(storage, dtype, rank, dims)); /* without it, the base is flat bytes */
+}
+
+bool tpj_storage_is_plain(const tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *sizes) {
+    if (storage->base_dtype == TPJ_N_DTYPES) return bytes_of(dtype, rank, sizes) == (int64_t)storage->n_bytes;
+    if (storage->base_dtype != dtype || storage->base_rank != rank) return false;
+    for (int i = 0; i < rank; i++)
+        if (storage->base_dims[i] != sizes[i]) return false;
+    return true;
+}
+
+int tpj_storage_base(const tpj_storage *storage, tpj_dtype *out_dtype, int64_t *out_dims) {
+    if (storage->base_dtype == TPJ_N_DTYPES) {
+        *out_dtype = TPJ_U8;
+        out_dims[0] = (int64_t)storage->n_bytes;
+        return 1;
+    }
+    *out_dtype = storage->base_dtype;
+    memcpy(out_dims, storage->base_dims, sizeof *out_dims * (size_t)storage->base_rank);
+    return storage->base_rank;
+}
+
+/* ---- contents ---- */
+void tpj_storage_set_buffer(tpj_storage *storage, tpj_buffer *buffer, tpj_program *origin) {
+    tpj_buffer *old = storage->buffer;
+    tpj_program *old_origin = storage->origin;
+    if (origin != NULL) tpj_program_retain(origin);
+    storage->buffer = buffer;
+    storage->origin = origin;
+    tpj_buffer_release(old);
+    tpj_program_release(old_origin);
+}
+
+tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, tpj_buffer **out_buffer) {
+    if (storage->buffer == NULL) {
+        size_t n_bytes = (size_t)bytes_of(type->dtype, type->rank, type->dims);
+        void *zeros = calloc(n_bytes > 0 ? n_bytes : 1, 1);
+        if (zeros == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory for %zu bytes", n_bytes);
+        tpj_buffer *made = NULL;
+        tpj_status *status = tpj_buffer_from_host(tpj_runtime_client(), storage->device, type->dtype, type->rank, type->dims,
+                                                  zeros, &made);
+        free(zeros);
+        TPJ_TRY(status);
+        tpj_storage_set_buffer(storage, made, NULL);
+        TPJ_TRY(tpj_storage_define_base(storage, type->dtype, type->rank, type->dims));
+    }
+    *out_buffer = storage->buffer;
+    return NULL;
+}
+
+tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims, const void *data) {
+    tpj_device *device;
+    tpj_buffer *buffer = NULL;
+    TPJ_TRY(tpj_device_get(storage->device, &device));
+    if (bytes_of(dtype, rank, dims) != (int64_t)storage->n_bytes)
+        TPJ_ERROR(TPJ_INTERNAL, "%lld bytes do not fill a storage of %zu", (long long)bytes_of(dtype, rank, dims), storage->n_bytes);
+    TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), storage->device, dtype, rank, dims, data, &buffer));
+    tpj_lock_acquire(&device->lock);
+    tpj_status *status = tpj_storage_define_base(storage, dtype, rank, dims);
+    if (status == NULL)
+        tpj_storage_set_buffer(storage, buffer, NULL);
+    else
+        tpj_buffer_release(buffer);
+    tpj_lock_release(&device->lock);
+    return status;
+}
+
+tpj_status *tpj_annotate_origin(tpj_status *status, const tpj_program *origin) {
+    if (status == NULL || origin == NULL || origin->op == NULL) return status;
+    if (origin->file == NULL) return tpj_status_annotate(status, "%s", origin->op);
+    return tpj_status_annotate(status, "%s (first called at %s:%d)", origin->op, origin->file, origin->line);
+}
+
+tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data, size_t n_bytes) {
+    tpj_device *device;
+    TPJ_TRY(tpj_device_get(storage->device, &device));
+    if (n_bytes == 0) return tpj_device_take_checks(device);
+    tpj_lock_acquire(&device->lock);
+    tpj_buffer *buffer = storage->buffer;
+    tpj_program *origin = storage->origin;
+    if (buffer != NULL) tpj_buffer_retain(buffer);
+    if (origin != NULL) tpj_program_retain(origin);
+    tpj_lock_release(&device->lock);
+    tpj_status *status = NULL;
+    if (buffer == NULL)
+        memset(data, 0, n_bytes);
+    else
+        status = tpj_annotate_origin(tpj_buffer_to_host_part(buffer, offset, data, n_bytes), origin);
+    tpj_buffer_release(buffer);
+    tpj_program_release(origin);
+    return status != NULL ? status : tpj_device_take_checks(device);
+}
+
+tpj_status *tpj_storage_copy_bytes(tpj_storage *dst, tpj_storage *src) {
+    size_t n = dst->n_bytes < src->n_bytes ? dst->n_bytes : src->n_bytes;
+    if (n == 0 || src->buffer == NULL) return NULL;
+    unsigned char *bytes = calloc(dst->n_bytes, 1);
+    if (bytes == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory for %zu bytes", dst->n_bytes);
+    tpj_status *status = tpj_storage_to_host(src, 0, bytes, n);
+    tpj_dtype dtype = src->base_dtype == TPJ_N_DTYPES ? TPJ_U8 : src->base_dtype;
+    if (dst->n_bytes % tpj_dtype_bytes(dtype) != 0) dtype = TPJ_U8;
+    int64_t elements = (int64_t)(dst->n_bytes / tpj_dtype_bytes(dtype));
+    if (status == NULL) status = tpj_storage_from_host(dst, dtype, 1, &elements, bytes);
+    free(bytes);
+    return status;
+}
+
+tpj_status *tpj_storage_copy_across(tpj_storage *dst, tpj_storage *src) {
+    tpj_device *from, *to;
+    TPJ_TRY(tpj_device_get(src->device, &from));
+    TPJ_TRY(tpj_device_get(dst->device, &to));
+    tpj_lock_acquire(&from->lock);
+    tpj_buffer *buffer = src->buffer, *copy = NULL;
+    tpj_dtype dtype = src->base_dtype;
+    int rank = src->base_rank;
+    int64_t dims[TPJ_VIEW_MAX_RANK];
+    memcpy(dims, src->base_dims, sizeof *dims * (size_t)rank);
+    if (buffer != NULL) tpj_buffer_retain(buffer);
+    tpj_lock_release(&from->lock);
+    if (buffer == NULL) return NULL;
+    tpj_status *status = tpj_buffer_copy_to_device(buffer, dst->device, &copy);
+    tpj_buffer_release(buffer);
+    TPJ_TRY(status);
+    tpj_lock_acquire(&to->lock);
+    status = tpj_storage_define_base(dst, dtype, rank, dims);
+    if (status == NULL)
+        tpj_storage_set_buffer(dst, copy, NULL);
+    else
+        tpj_buffer_release(copy);
+    tpj_lock_release(&to->lock);
+    return status;
+}
+
+void tpj_storage_adopt(tpj_storage *dst, tpj_storage *src) {
+    tpj_device *device = tpj_device_peek(dst->device);
+    tpj_lock_acquire(&device->lock);
+    tpj_status *status = tpj_storage_define_base(dst, src->base_dtype, src->base_rank, src->base_dims);
+    if (status == NULL) {
+        tpj_storage_set_buffer(dst, src->buffer, src->origin);
+        src->buffer = NULL;
+    }
+    tpj_lock_release(&device->lock);
+    tpj_status_destroy(status);
+    tpj_storage_destroy(src);
+}
+
+tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, int *out_n) {
+    *out_n = 0;
+    tpj_lock_acquire(&device->lock);
+    int64_t most = device->memory.live;
+    *out_buffers = malloc(sizeof **out_buffers * (size_t)(most + 1));
+    for (tpj_storage *s = device->live; *out_buffers != NULL && s != NULL; s = s->next) {
+        if (s->buffer == NULL) continue;
+        tpj_buffer_retain(s->buffer);
+        (*out_buffers)[(*out_n)++] = s->buffer;
+    }
+    tpj_lock_release(&device->lock);
+    if (*out_buffers == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    return NULL;
+}

@@ -1,0 +1,98 @@
+#define _POSIX_C_SOURCE 200809L /* clock_gettime, strdup */
+#include "exec/program.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/config.h"
+#include "base/log.h"
+#include "ops/ops.h"
+
+static _Atomic int64_t n_programs, compile_nanoseconds, n_dumped;
+
+void tpj_compile_counts_get(tpj_compile_counts *out_counts) {
+    out_counts->programs = atomic_load(&n_programs);
+    out_counts->nanoseconds = atomic_load(&compile_nanoseconds);
+}
+
+void tpj_compile_counts_reset(void) {
+    atomic_store(&n_programs, 0);
+    atomic_store(&compile_nanoseconds, 0);
+}
+
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Writes the module to TORCH_PJRT_DUMP_DIR/NNNNNN_op.mlir. A folder that cannot be written is logged, never an error. */
+static void dump_module(const tpj_program *program) {
+    const char *folder = tpj_config_dump_dir();
+    if (folder[0] == '\0') return;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%06lld_%s.mlir", folder, (long long)atomic_fetch_add(&n_dumped, 1),
+             program->op != NULL ? program->op : "graph");
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        tpj_log(TPJ_LOG_WARNING, "cannot write %s", path);
+        return;
+    }
+    fwrite(program->lowered->module, 1, program->lowered->module_length, file);
+    fclose(file);
+}
+
+static void remember_origin(tpj_program *program, const tpj_graph *graph) {
+    int n_nodes = tpj_graph_n_nodes(graph);
+    if (n_nodes == 0) return;
+    const tpj_node *node = tpj_graph_node(graph, n_nodes - 1);
+    program->op = node->op->name;
+    program->file = node->file != NULL ? strdup(node->file) : NULL;
+    program->line = node->line;
+}
+
+tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
+                               tpj_program **out_program) {
+    tpj_status *status = NULL;
+    int64_t began = now();
+    tpj_program *program = calloc(1, sizeof *program);
+    if (program == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    program->references = 1;
+    remember_origin(program, graph);
+    TPJ_TRY_GOTO(tpj_lower_graph(graph, options, &program->lowered));
+    dump_module(program);
+    const tpj_lowered *lowered = program->lowered;
+    status = tpj_executable_compile(client, lowered->module, lowered->module_length, NULL, &program->executable);
+    if (status != NULL) {
+        tpj_log(TPJ_LOG_INFO, "module that failed to compile:\n%s", lowered->module);
+        status = tpj_status_annotate(status, "%s: the compiler refused the program", program->op != NULL ? program->op : "graph");
+        goto done;
+    }
+    for (int i = 0; i < lowered->n_results; i++) program->n_outputs += !lowered->results[i].none;
+    program->n_outputs += lowered->n_checks;
+    enum { FIXED_COST = 48 * 1024 }; /* what a loaded small program was seen to hold on the CPU plugins */
+    program->n_bytes = FIXED_COST + lowered->module_length * 2;
+    atomic_fetch_add(&n_programs, 1);
+    atomic_fetch_add(&compile_nanoseconds, now() - began);
+    if (tpj_log_enabled(TPJ_LOG_INFO))
+        tpj_log(TPJ_LOG_INFO, "compiled %s in %.1f ms (%s:%d)", program->op != NULL ? program->op : "graph",
+                (double)(now() - began) * 1e-6, program->file != NULL ? program->file : "?", program->line);
+    *out_program = program;
+    program = NULL;
+done:
+    tpj_program_release(program);
+    return status;
+}
+
+void tpj_program_retain(tpj_program *program) { __atomic_fetch_add(&program->references, 1, __ATOMIC_RELAXED); }
+
+void tpj_program_release(tpj_program *program) {
+    if (program == NULL || __atomic_sub_fetch(&program->references, 1, __ATOMIC_ACQ_REL) != 0) return;
+    if (program->executable != NULL) tpj_executable_release(program->executable);
+    tpj_lowered_destroy(program->lowered);
+    free(program->file);
+    free(program);
+}

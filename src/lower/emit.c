@@ -1,0 +1,365 @@
+/* What an emitter reads and writes: the tpj_emit functions of ops/ops.h. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lower/lowering.h"
+
+/* ---- arguments by name ---- */
+
+/* Position of a parameter in "T self, I[]? dim=None, ..", and its kind ("I[]?"); -1 when there is none. */
+static int find_parameter(const char *params, const char *name, const char **out_kind, size_t *out_kind_length) {
+    size_t length = strlen(name);
+    for (int i = 0; params != NULL && *params != '\0'; i++) {
+        params += strspn(params, " ");
+        size_t kind = strcspn(params, " ");
+        const char *word = params + kind + strspn(params + kind, " ");
+        size_t word_length = strcspn(word, " =,");
+        if (word_length == length && memcmp(word, name, length) == 0) {
+            *out_kind = params;
+            *out_kind_length = kind;
+            return i;
+        }
+        params = strchr(word, ',');
+        if (params != NULL) params++;
+    }
+    return -1;
+}
+
+static const tpj_arg no_arg = {.kind = TPJ_ARG_NONE};
+
+static const tpj_arg *arg_of(tpj_emit *e, const char *name) {
+    const char *kind;
+    size_t kind_length;
+    int i = find_parameter(e->node->op->params, name, &kind, &kind_length);
+    if (i < 0) {
+        tpj_fail(e, TPJ_INTERNAL, "the row has no parameter '%s'", name);
+        return &no_arg;
+    }
+    return i < e->node->n_args ? &e->node->args[i] : &no_arg;
+}
+
+static void wrong_kind(tpj_emit *e, const char *name) {
+    tpj_fail(e, TPJ_TYPE, "argument '%s' is of the wrong kind", name);
+}
+
+tpj_hlo *tpj_builder(tpj_emit *e) { return e->h; }
+const tpj_op_def *tpj_row(tpj_emit *e) { return e->node->op; }
+bool tpj_has(tpj_emit *e, const char *name) { return arg_of(e, name)->kind != TPJ_ARG_NONE; }
+
+/* A constant argument (a number given where a tensor or an operand may stand), in a dtype; TPJ_N_DTYPES: its own. */
+static tpj_value *constant_of(tpj_emit *e, const tpj_arg *arg, tpj_dtype dtype) {
+    bool own = dtype == TPJ_N_DTYPES;
+    switch (arg->kind) {
+        case TPJ_ARG_BOOL: return hlo_integer(e->h, own ? TPJ_BOOL : dtype, arg->boolean);
+        case TPJ_ARG_INT:
+            if (!own && !tpj_dtype_is_integral(dtype)) return hlo_number(e->h, dtype, (double)arg->integer);
+            return hlo_integer(e->h, own ? TPJ_I64 : dtype, arg->integer);
+        case TPJ_ARG_FLOAT: return hlo_number(e->h, own ? TPJ_F64 : dtype, arg->number);
+        case TPJ_ARG_COMPLEX:
+            return hlo_complex_number(e->h, own ? TPJ_C128 : dtype, arg->complex_number[0], arg->complex_number[1]);
+        default: return NULL;
+    }
+}
+
+static bool is_constant(const tpj_arg *arg) { return arg->kind >= TPJ_ARG_BOOL && arg->kind <= TPJ_ARG_COMPLEX; }
+
+static tpj_dtype dtype_of_constant(const tpj_arg *arg) {
+    switch (arg->kind) {
+        case TPJ_ARG_BOOL: return TPJ_BOOL;
+        case TPJ_ARG_INT: return TPJ_I64;
+        case TPJ_ARG_FLOAT: return TPJ_F64;
+        default: return TPJ_C128;
+    }
+}
+
+static tpj_value *value_of(tpj_emit *e, const char *name, tpj_dtype dtype) {
+    const tpj_arg *arg = arg_of(e, name);
+    if (arg->kind == TPJ_ARG_NONE) return NULL;
+    if (is_constant(arg)) return constant_of(e, arg, dtype);
+    if (arg->kind != TPJ_ARG_VALUE) {
+        wrong_kind(e, name);
+        return hlo_number(e->h, TPJ_F32, 0);
+    }
+    if (arg->value.node == TPJ_NO_VALUE) return NULL;
+    tpj_value *value = tpj_lowering_value(e->lowering, arg->value, dtype);
+    return value == NULL || dtype == TPJ_N_DTYPES ? value : hlo_convert(e->h, value, dtype);
+}
+
+tpj_value *tpj_in(tpj_emit *e, const char *name) { return value_of(e, name, TPJ_N_DTYPES); }
+tpj_value *tpj_in_as(tpj_emit *e, const char *name, tpj_dtype dtype) { return value_of(e, name, dtype); }
+
+static tpj_type type_of_ref(tpj_emit *e, tpj_ref ref) {
+    if (ref.node == TPJ_INPUT) {
+        const tpj_input *input = tpj_graph_input(e->lowering->graph, ref.result);
+        if (input->view != NULL) return (tpj_type){input->view->dtype, input->view->rank, input->view->sizes};
+        return input->type;
+    }
+    tpj_value *value = tpj_lowering_value(e->lowering, ref, TPJ_N_DTYPES);
+    return value == NULL ? (tpj_type){.dtype = TPJ_N_DTYPES} : value->type;
+}
+
+tpj_type tpj_in_type(tpj_emit *e, const char *name) {
+    const tpj_arg *arg = arg_of(e, name);
+    if (is_constant(arg)) return (tpj_type){.dtype = dtype_of_constant(arg)};
+    if (arg->kind != TPJ_ARG_VALUE || arg->value.node == TPJ_NO_VALUE) return (tpj_type){.dtype = TPJ_N_DTYPES};
+    return type_of_ref(e, arg->value);
+}
+
+tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n) {
+    const tpj_arg *arg = arg_of(e, name);
+    if (arg->kind != TPJ_ARG_VALUES && arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
+    *out_n = arg->kind == TPJ_ARG_VALUES ? arg->n : 0;
+    tpj_value **values = TPJ_ARENA_ARRAY(hlo_arena(e->h), tpj_value *, *out_n + 1);
+    for (int i = 0; values != NULL && i < *out_n; i++)
+        if (arg->values[i].node != TPJ_NO_VALUE) values[i] = tpj_lowering_value(e->lowering, arg->values[i], TPJ_N_DTYPES);
+    return values;
+}
+
+int64_t tpj_int(tpj_emit *e, const char *name, int64_t when_none) {
+    const tpj_arg *arg = arg_of(e, name);
+    switch (arg->kind) {
+        case TPJ_ARG_NONE: return when_none;
+        case TPJ_ARG_INT: return arg->integer;
+        case TPJ_ARG_BOOL: return arg->boolean;
+        case TPJ_ARG_FLOAT: return (int64_t)arg->number;
+        default: wrong_kind(e, name); return 0;
+    }
+}
+
+double tpj_float(tpj_emit *e, const char *name, double when_none) {
+    const tpj_arg *arg = arg_of(e, name);
+    switch (arg->kind) {
+        case TPJ_ARG_NONE: return when_none;
+        case TPJ_ARG_FLOAT: return arg->number;
+        case TPJ_ARG_INT: return (double)arg->integer;
+        case TPJ_ARG_BOOL: return arg->boolean;
+        default: wrong_kind(e, name); return 0;
+    }
+}
+
+bool tpj_bool(tpj_emit *e, const char *name, bool when_none) { return tpj_int(e, name, when_none) != 0; }
+
+tpj_dtype tpj_dtype_of(tpj_emit *e, const char *name, tpj_dtype when_none) {
+    const tpj_arg *arg = arg_of(e, name);
+    if (arg->kind == TPJ_ARG_DTYPE) return arg->dtype;
+    if (arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
+    return when_none;
+}
+
+const char *tpj_string(tpj_emit *e, const char *name, const char *when_none) {
+    const tpj_arg *arg = arg_of(e, name);
+    if (arg->kind == TPJ_ARG_STRING) return arg->string;
+    if (arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
+    return when_none;
+}
+
+const int64_t *tpj_ints(tpj_emit *e, const char *name, int *out_n) {
+    const tpj_arg *arg = arg_of(e, name);
+    *out_n = -1;
+    if (arg->kind == TPJ_ARG_INT) { /* PyTorch's int[1] accepts one number */
+        *out_n = 1;
+        return &arg->integer;
+    }
+    if (arg->kind == TPJ_ARG_NONE) return NULL;
+    if (arg->kind == TPJ_ARG_INTS || arg->n == 0) {
+        static const int64_t nothing[1];
+        *out_n = arg->n;
+        return arg->n > 0 ? arg->integers : nothing;
+    }
+    wrong_kind(e, name);
+    return NULL;
+}
+
+const double *tpj_floats(tpj_emit *e, const char *name, int *out_n) {
+    const tpj_arg *arg = arg_of(e, name);
+    *out_n = arg->kind == TPJ_ARG_FLOATS ? arg->n : -1;
+    if (arg->kind != TPJ_ARG_FLOATS && arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
+    return arg->kind == TPJ_ARG_FLOATS ? arg->numbers : NULL;
+}
+
+const bool *tpj_bools(tpj_emit *e, const char *name, int *out_n) {
+    const tpj_arg *arg = arg_of(e, name);
+    *out_n = arg->kind == TPJ_ARG_BOOLS ? arg->n : -1;
+    if (arg->kind != TPJ_ARG_BOOLS && arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
+    return arg->kind == TPJ_ARG_BOOLS ? arg->booleans : NULL;
+}
+
+tpj_value *tpj_scalar(tpj_emit *e, const char *name, tpj_dtype dtype) { return value_of(e, name, dtype); }
+
+tpj_value *tpj_scalar_at(tpj_emit *e, const char *name, int i, tpj_dtype dtype) {
+    const tpj_arg *arg = arg_of(e, name);
+    if (i >= 0 && i < arg->n) {
+        if (arg->kind == TPJ_ARG_SCALARS) return hlo_convert(e->h, tpj_lowering_value(e->lowering, arg->values[i], dtype), dtype);
+        if (arg->kind == TPJ_ARG_FLOATS) return hlo_number(e->h, dtype, arg->numbers[i]);
+        if (arg->kind == TPJ_ARG_INTS) return hlo_integer(e->h, dtype, arg->integers[i]);
+    }
+    wrong_kind(e, name);
+    return hlo_number(e->h, dtype, 0);
+}
+
+tpj_dtype tpj_scalar_dtype(tpj_emit *e, const char *name) {
+    const tpj_arg *arg = arg_of(e, name);
+    if (is_constant(arg)) return dtype_of_constant(arg);
+    if (arg->kind == TPJ_ARG_SCALARS && arg->n > 0) return type_of_ref(e, arg->values[0]).dtype;
+    if (arg->kind == TPJ_ARG_VALUE) return type_of_ref(e, arg->value).dtype;
+    return TPJ_F64;
+}
+
+int64_t tpj_size(tpj_emit *e, int i) {
+    const tpj_lower_options *options = e->lowering->options;
+    if (i < options->n_sizes) return options->sizes[i];
+    tpj_fail(e, TPJ_NOT_IMPLEMENTED, "the result's size depends on data and is not known here");
+    return 0;
+}
+
+int tpj_dim(tpj_emit *e, const char *name, int rank) {
+    int64_t dim = tpj_int(e, name, 0), span = rank > 0 ? rank : 1;
+    if (dim < -span || dim >= span) {
+        tpj_fail(e, TPJ_INDEX, "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
+                 (long long)-span, (long long)span - 1, (long long)dim);
+        return 0;
+    }
+    return (int)(dim < 0 ? dim + span : dim);
+}
+
+const int64_t *tpj_dims(tpj_emit *e, const char *name, int rank, int *out_n) {
+    int n;
+    const int64_t *dims = tpj_ints(e, name, &n);
+    int64_t *wrapped = hlo_dims(e->h, rank + 1), span = rank > 0 ? rank : 1;
+    *out_n = 0;
+    if (wrapped == NULL) return NULL;
+    bool *seen = TPJ_ARENA_ARRAY(hlo_arena(e->h), bool, span);
+    for (int i = 0; seen != NULL && i < n; i++) {
+        int64_t dim = dims[i] < 0 ? dims[i] + span : dims[i];
+        if (dim < 0 || dim >= span) {
+            tpj_fail(e, TPJ_INDEX, "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
+                     (long long)-span, (long long)span - 1, (long long)dims[i]);
+            return wrapped;
+        }
+        if (seen[dim]) {
+            tpj_fail(e, TPJ_RUNTIME, "dim %lld appears multiple times in the list of dims", (long long)dim);
+            return wrapped;
+        }
+        seen[dim] = true;
+    }
+    for (int dim = 0; dim < rank; dim++)
+        if (n <= 0 || (seen != NULL && seen[dim])) wrapped[(*out_n)++] = dim;
+    return wrapped;
+}
+
+/* ---- promotion ---- */
+
+tpj_dtype tpj_float_dtype(tpj_dtype dtype) { return tpj_dtype_is_integral(dtype) ? TPJ_F32 : dtype; }
+tpj_dtype tpj_compute_dtype(tpj_dtype dtype) { return tpj_dtype_is_half(dtype) ? TPJ_F32 : dtype; }
+tpj_dtype tpj_sum_dtype(tpj_dtype dtype) { return tpj_dtype_is_integral(dtype) ? TPJ_I64 : dtype; }
+
+static bool is_float8(tpj_dtype dtype) { return tpj_dtype_is_float(dtype) && tpj_dtype_bytes(dtype) == 1; }
+
+/* torch.promote_types. */
+tpj_dtype tpj_promote_dtypes(tpj_dtype a, tpj_dtype b) {
+    if (a == b || b == TPJ_N_DTYPES) return a;
+    if (a == TPJ_N_DTYPES) return b;
+    tpj_class class_a = tpj_dtype_class(a), class_b = tpj_dtype_class(b);
+    if (class_a > class_b) {
+        tpj_dtype swapped = a;
+        a = b;
+        b = swapped;
+        class_a = tpj_dtype_class(a);
+        class_b = tpj_dtype_class(b);
+    }
+    size_t bytes_a = tpj_dtype_bytes(a), bytes_b = tpj_dtype_bytes(b);
+    if (class_b == TPJ_CLASS_COMPLEX) {
+        if (class_a == TPJ_CLASS_COMPLEX || class_a == TPJ_CLASS_FLOAT) return a == TPJ_C128 || b == TPJ_C128 || a == TPJ_F64 ? TPJ_C128 : TPJ_C64;
+        return b;
+    }
+    if (class_b == TPJ_CLASS_FLOAT) {
+        if (class_a != TPJ_CLASS_FLOAT) return b;
+        if (is_float8(a) != is_float8(b)) return is_float8(a) ? b : a;
+        if (bytes_a == bytes_b) return TPJ_F32; /* f16 with bf16 */
+        return bytes_a > bytes_b ? a : b;
+    }
+    if (class_a == TPJ_CLASS_BOOL) return b;
+    if (class_a == class_b) return bytes_a > bytes_b ? a : b;
+    /* unsigned a with signed b: u8 fits in i16 and wider; PyTorch promotes u8 with i8 to i16 */
+    if (bytes_b > bytes_a) return b;
+    return bytes_a == 1 ? TPJ_I16 : bytes_a == 2 ? TPJ_I32 : TPJ_I64;
+}
+
+/* The three categories of torch.result_type. */
+typedef struct promotion {
+    tpj_dtype dims, zero_dim, number;
+} promotion;
+
+static void promote_ref(tpj_emit *e, tpj_ref ref, promotion *p) {
+    if (ref.node == TPJ_NO_VALUE) return;
+    tpj_type type = type_of_ref(e, ref);
+    tpj_dtype *category = type.rank > 0 ? &p->dims : &p->zero_dim;
+    if (tpj_lowering_is_number(e->lowering, ref)) {
+        category = &p->number;
+        if (type.dtype == TPJ_F64) type.dtype = TPJ_F32; /* the default dtype */
+        if (type.dtype == TPJ_C128) type.dtype = TPJ_C64;
+    }
+    *category = tpj_promote_dtypes(*category, type.dtype);
+}
+
+static void promote_arg(tpj_emit *e, const tpj_arg *arg, promotion *p) {
+    if (is_constant(arg)) {
+        tpj_dtype dtype = dtype_of_constant(arg);
+        if (dtype == TPJ_F64) dtype = TPJ_F32;
+        if (dtype == TPJ_C128) dtype = TPJ_C64;
+        p->number = tpj_promote_dtypes(p->number, dtype);
+    } else if (arg->kind == TPJ_ARG_VALUE) {
+        promote_ref(e, arg->value, p);
+    } else if (arg->kind == TPJ_ARG_VALUES || arg->kind == TPJ_ARG_SCALARS) {
+        for (int i = 0; i < arg->n; i++) promote_ref(e, arg->values[i], p);
+    }
+}
+
+/* A lower category counts only where it is of a higher class than all above it. */
+static tpj_dtype combine(tpj_dtype higher, tpj_dtype lower) {
+    if (higher == TPJ_N_DTYPES) return lower;
+    if (lower == TPJ_N_DTYPES) return higher;
+    tpj_class a = tpj_dtype_class(higher), b = tpj_dtype_class(lower);
+    if (b == TPJ_CLASS_UNSIGNED) b = TPJ_CLASS_SIGNED;
+    if (a == TPJ_CLASS_UNSIGNED) a = TPJ_CLASS_SIGNED;
+    return b > a ? tpj_promote_dtypes(higher, lower) : higher;
+}
+
+tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...) {
+    promotion p = {TPJ_N_DTYPES, TPJ_N_DTYPES, TPJ_N_DTYPES};
+    va_list names;
+    va_start(names, name);
+    for (const char *each = name; each != NULL; each = va_arg(names, const char *)) promote_arg(e, arg_of(e, each), &p);
+    va_end(names);
+    tpj_dtype dtype = combine(p.dims, combine(p.zero_dim, p.number));
+    return dtype == TPJ_N_DTYPES ? TPJ_F32 : dtype;
+}
+
+/* ---- results ---- */
+
+static void append_result(tpj_emit *e, tpj_value *value) {
+    if (e->n_results == e->capacity) {
+        int capacity = e->capacity > 0 ? e->capacity * 2 : 8;
+        tpj_value **results = TPJ_ARENA_ARRAY(hlo_arena(e->h), tpj_value *, capacity);
+        if (results == NULL) return;
+        if (e->n_results > 0) memcpy(results, e->results, sizeof *results * (size_t)e->n_results);
+        e->results = results;
+        e->capacity = capacity;
+    }
+    e->results[e->n_results++] = value;
+}
+
+void tpj_out(tpj_emit *e, tpj_value *value) { append_result(e, value); }
+void tpj_out_as(tpj_emit *e, tpj_value *value, tpj_dtype dtype) { append_result(e, hlo_convert(e->h, value, dtype)); }
+void tpj_out_none(tpj_emit *e) { append_result(e, NULL); }
+
+void tpj_fail(tpj_emit *e, tpj_code code, const char *format, ...) {
+    char message[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    hlo_fail(e->h, code, "%s", message);
+}

@@ -1,0 +1,143 @@
+/* The memory order of results: PyTorch's rules on strides. */
+#include <string.h>
+
+#include "lower/lowering.h"
+#include "lower/view.h"
+
+enum { MAX_OPERANDS = 16, CONTIGUOUS_FORMAT = 0, PRESERVE_FORMAT = 1, CHANNELS_LAST = 2, CHANNELS_LAST_3D = 3 };
+
+typedef struct operand_strides {
+    int rank;
+    int64_t sizes[TPJ_VIEW_MAX_RANK], strides[TPJ_VIEW_MAX_RANK];
+} operand_strides;
+
+/* Sizes and strides of a graph input that is a tensor; false for numbers and results of nodes. */
+static bool strides_of(tpj_lowering *lowering, tpj_ref ref, operand_strides *out) {
+    if (ref.node != TPJ_INPUT) return false;
+    const tpj_input *input = tpj_graph_input(lowering->graph, ref.result);
+    if (input->kind != TPJ_INPUT_BUFFER || input->number) return false;
+    const tpj_view *view = input->view;
+    out->rank = view != NULL ? view->rank : input->type.rank;
+    if (out->rank > TPJ_VIEW_MAX_RANK) return false;
+    memcpy(out->sizes, view != NULL ? view->sizes : input->type.dims, sizeof(int64_t) * (size_t)out->rank);
+    if (view != NULL)
+        memcpy(out->strides, view->strides, sizeof(int64_t) * (size_t)out->rank);
+    else
+        tpj_contiguous_strides(out->rank, out->sizes, out->strides);
+    return true;
+}
+
+static int tensor_operands(tpj_lowering *lowering, const tpj_node *node, operand_strides *out, int max) {
+    int n = 0;
+    for (int i = 0; i < node->n_args && n < max; i++) {
+        const tpj_arg *arg = &node->args[i];
+        if (arg->kind == TPJ_ARG_VALUE && strides_of(lowering, arg->value, &out[n])) n++;
+        for (int k = 0; arg->kind == TPJ_ARG_VALUES && k < arg->n && n < max; k++)
+            if (strides_of(lowering, arg->values[k], &out[n])) n++;
+    }
+    return n;
+}
+
+/* TensorIterator's comparison of two dimensions of the broadcast result: > 0 when a should lie outside b. */
+static int compare_dims(const operand_strides *operands, int n, int rank, const int64_t *dims, int a, int b) {
+    for (int k = 0; k < n; k++) {
+        int shift = rank - operands[k].rank;
+        int64_t sizes[2] = {1, 1}, strides[2] = {0, 0};
+        for (int j = 0; j < 2; j++) {
+            int dim = (j == 0 ? a : b) - shift;
+            if (dim < 0) continue;
+            sizes[j] = operands[k].sizes[dim];
+            if (!(sizes[j] == 1 && dims[dim + shift] != 1)) strides[j] = operands[k].strides[dim];
+        }
+        if (strides[0] == 0 || strides[1] == 0) continue;
+        if (strides[0] != strides[1]) return strides[0] < strides[1] ? -1 : 1;
+        if (sizes[0] > sizes[1]) return 1;
+    }
+    return 0;
+}
+
+static bool order_of_operands(const operand_strides *operands, int n, int rank, const int64_t *dims, int *out_order) {
+    int order[TPJ_VIEW_MAX_RANK]; /* innermost first, as TensorIterator sorts */
+    for (int i = 0; i < rank; i++) order[i] = rank - 1 - i;
+    for (int i = 1; i < rank; i++) {
+        for (int inner = i - 1, moving = i; inner >= 0; inner--) {
+            int comparison = compare_dims(operands, n, rank, dims, order[inner], order[moving]);
+            if (comparison < 0) break;
+            if (comparison == 0) continue;
+            int swapped = order[inner];
+            order[inner] = order[moving];
+            order[moving] = swapped;
+            moving = inner;
+        }
+    }
+    bool row_major = true;
+    for (int i = 0; i < rank; i++) {
+        out_order[i] = order[rank - 1 - i];
+        row_major = row_major && out_order[i] == i;
+    }
+    return !row_major;
+}
+
+static bool channels_last_order(int rank, int *out_order) {
+    if (rank != 4 && rank != 5) return false;
+    out_order[0] = 0;
+    for (int i = 2; i < rank; i++) out_order[i - 1] = i;
+    out_order[rank - 1] = 1;
+    return true;
+}
+
+/* PyTorch's is_channels_last_strides: the strides suggest NHWC and are not plain NCHW in disguise. */
+static bool suggests_channels_last(const operand_strides *x) {
+    if (x->rank != 4 && x->rank != 5) return false;
+    int order[5];
+    channels_last_order(x->rank, order);
+    int64_t least = 0;
+    if (x->strides[1] == 0) return false;
+    for (int k = x->rank - 1; k >= 0; k--) {
+        int dim = order[k];
+        if (x->sizes[dim] == 0 || x->strides[dim] < least) return false;
+        if (dim == 0 && least == x->strides[1]) return false;
+        least = x->strides[dim];
+        if (x->sizes[dim] > 1) least *= x->sizes[dim];
+    }
+    return true;
+}
+
+static int64_t memory_format_of(const tpj_node *node) {
+    const char *params = tpj_op_params(node->op);
+    for (int i = 0; i < node->n_args && params != NULL; i++) {
+        const char *comma = strchr(params, ',');
+        size_t length = comma != NULL ? (size_t)(comma - params) : strlen(params);
+        const char *start = params + strspn(params, " ");
+        if (start[0] == 'M' && (start[1] == ' ' || start[1] == '?') && start < params + length)
+            return node->args[i].kind == TPJ_ARG_INT ? node->args[i].integer : PRESERVE_FORMAT;
+        params = comma != NULL ? comma + 1 : NULL;
+    }
+    return PRESERVE_FORMAT;
+}
+
+bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_value *value, int *out_order) {
+    int rank = value->type.rank;
+    if (rank < 2 || rank > TPJ_VIEW_MAX_RANK || node->op->layout == TPJ_LAYOUT_CONTIGUOUS) return false;
+    operand_strides operands[MAX_OPERANDS];
+    int n = tensor_operands(lowering, node, operands, MAX_OPERANDS);
+    if (n == 0) return false;
+    int64_t format = node->op->layout == TPJ_LAYOUT_MEMORY_FORMAT ? memory_format_of(node) : PRESERVE_FORMAT;
+    switch (node->op->layout) {
+        case TPJ_LAYOUT_CHANNELS_LAST:
+            for (int i = 0; i < n && i < 2; i++)
+                if (operands[i].rank == rank && suggests_channels_last(&operands[i]))
+                    return channels_last_order(rank, out_order);
+            return false;
+        case TPJ_LAYOUT_MEMORY_FORMAT:
+            if (format == CONTIGUOUS_FORMAT) return false;
+            if (format == CHANNELS_LAST || format == CHANNELS_LAST_3D) return channels_last_order(rank, out_order);
+            /* fall through: preserve_format */
+        case TPJ_LAYOUT_SELF: n = 1; break;
+        default: break;
+    }
+    for (int i = 0; i < n; i++)
+        if (operands[i].rank > rank) return false;
+    if (node->op->layout != TPJ_LAYOUT_POINTWISE && operands[0].rank != rank) return false;
+    return order_of_operands(operands, n, rank, value->type.dims, out_order);
+}

@@ -1,0 +1,353 @@
+#include "lower/lower.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lower/lowering.h"
+#include "lower/view.h"
+
+/* ---- inputs ---- */
+
+static int add_parameter(tpj_lowering *lowering, tpj_parameter parameter) {
+    if (lowering->n_parameters == lowering->capacity) {
+        int capacity = lowering->capacity > 0 ? lowering->capacity * 2 : 8;
+        tpj_parameter *grown = TPJ_ARENA_ARRAY(hlo_arena(lowering->h), tpj_parameter, capacity);
+        if (grown == NULL) return 0;
+        if (lowering->n_parameters > 0)
+            memcpy(grown, lowering->parameters, sizeof *grown * (size_t)lowering->n_parameters);
+        lowering->parameters = grown;
+        lowering->capacity = capacity;
+    }
+    lowering->parameters[lowering->n_parameters] = parameter;
+    return lowering->n_parameters++;
+}
+
+tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input) {
+    if (lowering->buffers[input] == NULL) {
+        const tpj_type *type = &tpj_graph_input(lowering->graph, input)->type;
+        lowering->buffer_parameters[input] = add_parameter(lowering, (tpj_parameter){TPJ_INPUT_BUFFER, input, type->dtype, *type});
+        lowering->buffers[input] = hlo_parameter(lowering->h, type->dtype, type->rank, type->dims);
+    }
+    return lowering->buffers[input];
+}
+
+tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtype) {
+    /* the host makes numbers in the widths that C has; the program rounds to the narrow ones */
+    if (tpj_dtype_is_half(dtype)) return hlo_convert(lowering->h, tpj_lowering_scalar(lowering, input, TPJ_F32), dtype);
+    for (tpj_scalar_value *s = lowering->scalars; s != NULL; s = s->next)
+        if (s->input == input && s->dtype == dtype) return s->value;
+    tpj_scalar_value *made = TPJ_ARENA_NEW(hlo_arena(lowering->h), tpj_scalar_value);
+    add_parameter(lowering, (tpj_parameter){.kind = TPJ_INPUT_SCALAR, .input = input, .dtype = dtype});
+    tpj_value *value = hlo_parameter(lowering->h, dtype, 0, NULL);
+    if (made != NULL) {
+        *made = (tpj_scalar_value){input, dtype, value, lowering->scalars};
+        lowering->scalars = made;
+    }
+    return value;
+}
+
+bool tpj_lowering_is_number(const tpj_lowering *lowering, tpj_ref ref) {
+    return ref.node == TPJ_INPUT && tpj_graph_input(lowering->graph, ref.result)->number;
+}
+
+tpj_value *tpj_lowering_value(tpj_lowering *lowering, tpj_ref ref, tpj_dtype number_dtype) {
+    if (ref.node != TPJ_INPUT) return lowering->results[ref.node][ref.result];
+    const tpj_input *input = tpj_graph_input(lowering->graph, ref.result);
+    if (input->kind == TPJ_INPUT_SCALAR) {
+        tpj_dtype dtype = number_dtype == TPJ_N_DTYPES ? input->type.dtype : number_dtype;
+        return tpj_lowering_scalar(lowering, ref.result, dtype);
+    }
+    tpj_value **slot = &lowering->inputs[ref.result];
+    if (*slot == NULL) {
+        *slot = tpj_lowering_buffer(lowering, ref.result);
+        if (input->view != NULL) *slot = tpj_view_read(lowering->h, *slot, input->view);
+    }
+    return *slot;
+}
+
+/* ---- nodes ---- */
+
+static void describe_types(const tpj_lowering *lowering, const tpj_node *node, tpj_text *text) {
+    tpj_text_printf(text, "%s(", node->op->name);
+    int n = 0;
+    for (int i = 0; i < node->n_args; i++) {
+        const tpj_arg *arg = &node->args[i];
+        int count = arg->kind == TPJ_ARG_VALUES ? (arg->n < 4 ? arg->n : 4) : arg->kind == TPJ_ARG_VALUE ? 1 : 0;
+        for (int k = 0; k < count; k++) {
+            tpj_ref ref = arg->kind == TPJ_ARG_VALUES ? arg->values[k] : arg->value;
+            tpj_type type = {.dtype = TPJ_N_DTYPES};
+            bool number = false;
+            if (ref.node == TPJ_INPUT) {
+                const tpj_input *input = tpj_graph_input(lowering->graph, ref.result);
+                number = input->kind == TPJ_INPUT_SCALAR;
+                type = input->view != NULL ? (tpj_type){input->view->dtype, input->view->rank, input->view->sizes} : input->type;
+            } else if (ref.node >= 0 && lowering->results[ref.node] != NULL && lowering->results[ref.node][ref.result] != NULL) {
+                type = lowering->results[ref.node][ref.result]->type;
+            }
+            if (type.dtype == TPJ_N_DTYPES) continue;
+            tpj_text_printf(text, "%s%s", n++ > 0 ? ", " : "", number ? "number " : "");
+            tpj_text_printf(text, "%s[", tpj_dtype_name(type.dtype));
+            tpj_text_integers(text, type.dims, (size_t)type.rank);
+            tpj_text_add(text, "]");
+        }
+        if (arg->kind == TPJ_ARG_VALUES && arg->n > 4) tpj_text_add(text, ", ..");
+    }
+    tpj_text_add(text, ")");
+}
+
+static tpj_status *emit_node(tpj_lowering *lowering, int index, bool count_only) {
+    const tpj_node *node = tpj_graph_node(lowering->graph, index);
+    tpj_emit e = {.lowering = lowering, .h = lowering->h, .node = node};
+    hlo_location(lowering->h, node->op->name, node->file, node->line);
+    if (count_only)
+        node->op->count(&e);
+    else
+        node->op->emit(&e);
+    if (hlo_failed(lowering->h)) {
+        tpj_text text = {0};
+        describe_types(lowering, node, &text);
+        tpj_status *status = tpj_status_annotate(hlo_take_status(lowering->h), "%s", tpj_text_string(&text));
+        tpj_text_destroy(&text);
+        return status;
+    }
+    lowering->results[index] = e.results;
+    lowering->n_results[index] = e.n_results;
+    return NULL;
+}
+
+/* ---- outputs ---- */
+
+typedef struct output_values {
+    tpj_lowered_result *results;
+    tpj_value **values; /* what the module returns; NULL for none */
+    int n;
+} output_values;
+
+static bool can_cast(tpj_dtype from, tpj_dtype to) {
+    tpj_class a = tpj_dtype_class(from), b = tpj_dtype_class(to);
+    if (a == TPJ_CLASS_COMPLEX && b != TPJ_CLASS_COMPLEX) return false;
+    if (a == TPJ_CLASS_FLOAT && b < TPJ_CLASS_FLOAT) return false;
+    return !(b == TPJ_CLASS_BOOL && a != TPJ_CLASS_BOOL);
+}
+
+/* PyTorch's names, for its error text. */
+static const char *torch_name(tpj_dtype dtype) {
+    switch (dtype) {
+        case TPJ_BOOL: return "Bool";
+        case TPJ_U8: return "Byte";
+        case TPJ_I8: return "Char";
+        case TPJ_I16: return "Short";
+        case TPJ_I32: return "Int";
+        case TPJ_I64: return "Long";
+        case TPJ_F16: return "Half";
+        case TPJ_BF16: return "BFloat16";
+        case TPJ_F32: return "Float";
+        case TPJ_F64: return "Double";
+        case TPJ_C64: return "ComplexFloat";
+        case TPJ_C128: return "ComplexDouble";
+        default: return tpj_dtype_name(dtype);
+    }
+}
+
+/* A value written into an input's storage: converted, expanded, put in place. */
+static tpj_value *write_target(tpj_lowering *lowering, const tpj_output *output, tpj_value *value, bool check_cast) {
+    tpj_hlo *h = lowering->h;
+    const tpj_input *input = tpj_graph_input(lowering->graph, output->target);
+    const tpj_view *view = output->view;
+    tpj_type type = view != NULL ? (tpj_type){view->dtype, view->rank, view->sizes} : input->type;
+    if (check_cast && !can_cast(value->type.dtype, type.dtype))
+        return hlo_fail(h, TPJ_RUNTIME, "result type %s can't be cast to the desired output type %s",
+                        torch_name(value->type.dtype), torch_name(type.dtype));
+    value = hlo_expand(h, hlo_convert(h, value, type.dtype), type.rank, type.dims);
+    if (view == NULL) return value;
+    int order[TPJ_VIEW_MAX_RANK];
+    tpj_value like = {.type = input->type};
+    int64_t n_elements = hlo_elements(&like);
+    if (view->dtype == input->type.dtype && !view->conj && !view->neg && tpj_view_is_dense(view, n_elements, order)) {
+        int64_t permutation[TPJ_VIEW_MAX_RANK];
+        for (int i = 0; i < view->rank; i++) permutation[i] = order[i];
+        return hlo_reshape(h, hlo_transpose(h, value, permutation), input->type.rank, input->type.dims);
+    }
+    return tpj_view_write(h, tpj_lowering_buffer(lowering, output->target), view, value);
+}
+
+/* A value of its own in the order of memory. */
+static tpj_value *new_result(tpj_lowering *lowering, tpj_value *value, const int *order, tpj_lowered_result *result) {
+    int rank = value->type.rank;
+    int64_t *strides = hlo_dims(lowering->h, rank), *permutation = hlo_dims(lowering->h, rank);
+    if (strides == NULL || permutation == NULL) return value;
+    int64_t stride = 1;
+    for (int k = rank - 1; k >= 0; k--) {
+        int dim = order != NULL ? order[k] : k;
+        permutation[k] = dim;
+        strides[dim] = stride;
+        stride *= value->type.dims[dim] > 1 ? value->type.dims[dim] : 1;
+    }
+    result->type = value->type;
+    result->strides = strides;
+    return hlo_transpose(lowering->h, value, permutation);
+}
+
+static tpj_status *add_output(tpj_lowering *lowering, const tpj_output *output, const int *order, bool check_cast,
+                              output_values *out) {
+    tpj_lowered_result *result = &out->results[out->n];
+    tpj_value *value = tpj_lowering_value(lowering, output->value, TPJ_N_DTYPES);
+    result->target = output->target;
+    result->none = value == NULL;
+    if (value != NULL && output->target >= 0) {
+        value = write_target(lowering, output, value, check_cast);
+        result->type = result->base = value->type;
+    } else if (value != NULL) {
+        value = new_result(lowering, value, order, result);
+        result->base = value->type;
+    }
+    if (value != NULL) result->n_bytes = (size_t)hlo_elements(value) * tpj_dtype_bytes(value->type.dtype);
+    out->values[out->n++] = value;
+    return hlo_take_status(lowering->h);
+}
+
+static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
+    const tpj_graph *graph = lowering->graph;
+    int n = tpj_graph_n_outputs(graph), last = tpj_graph_n_nodes(graph) - 1;
+    int n_implied = n > 0 || last < 0 ? 0 : lowering->n_results[last];
+    tpj_arena *arena = hlo_arena(lowering->h);
+    int capacity = n + n_implied + 1;
+    out->results = TPJ_ARENA_ARRAY(arena, tpj_lowered_result, capacity);
+    out->values = TPJ_ARENA_ARRAY(arena, tpj_value *, capacity);
+    if (out->results == NULL || out->values == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    for (int i = 0; i < n; i++) {
+        const tpj_output *output = tpj_graph_output(graph, i);
+        const tpj_node *node = output->value.node >= 0 ? tpj_graph_node(graph, output->value.node) : NULL;
+        bool check_cast = node != NULL && !(node->op->flags & TPJ_OP_SAME_DTYPE);
+        TPJ_TRY(add_output(lowering, output, output->order, check_cast, out));
+    }
+    for (int i = 0; i < n_implied; i++) {
+        tpj_output output = {.value = {last, i}, .target = -1};
+        int order[TPJ_VIEW_MAX_RANK];
+        tpj_value *value = lowering->results[last][i];
+        bool ordered = value != NULL && tpj_layout_order(lowering, tpj_graph_node(graph, last), value, order);
+        TPJ_TRY(add_output(lowering, &output, ordered ? order : NULL, false, out));
+    }
+    return NULL;
+}
+
+/* ---- the whole ---- */
+
+static bool allocate(tpj_lowering *lowering) {
+    tpj_arena *arena = hlo_arena(lowering->h);
+    size_t n_inputs = (size_t)tpj_graph_n_inputs(lowering->graph) + 1, n_nodes = (size_t)tpj_graph_n_nodes(lowering->graph) + 1;
+    lowering->buffers = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
+    lowering->buffer_parameters = TPJ_ARENA_ARRAY(arena, int, n_inputs);
+    lowering->inputs = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
+    lowering->results = TPJ_ARENA_ARRAY(arena, tpj_value **, n_nodes);
+    lowering->n_results = TPJ_ARENA_ARRAY(arena, int, n_nodes);
+    return !arena->failed;
+}
+
+static tpj_type copy_type(tpj_arena *arena, tpj_type type) {
+    type.dims = tpj_arena_copy(arena, type.dims, sizeof(int64_t) * (size_t)type.rank);
+    return type;
+}
+
+/* What outlives the builder, in one arena of its own. */
+static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outputs, tpj_lowered *lowered) {
+    tpj_arena *arena = lowered->memory;
+    lowered->n_parameters = lowering->n_parameters;
+    lowered->parameters = tpj_arena_copy(arena, lowering->parameters, sizeof(tpj_parameter) * (size_t)lowering->n_parameters);
+    for (int i = 0; lowered->parameters != NULL && i < lowered->n_parameters; i++)
+        lowered->parameters[i].type = copy_type(arena, lowered->parameters[i].type);
+    lowered->n_results = outputs->n;
+    lowered->results = tpj_arena_copy(arena, outputs->results, sizeof(tpj_lowered_result) * (size_t)outputs->n);
+    for (int i = 0; lowered->results != NULL && i < outputs->n; i++) {
+        tpj_lowered_result *result = &lowered->results[i];
+        if (result->none) continue;
+        result->type = copy_type(arena, result->type);
+        result->base = copy_type(arena, result->base);
+        if (result->strides != NULL)
+            result->strides = tpj_arena_copy(arena, result->strides, sizeof(int64_t) * (size_t)result->type.rank);
+    }
+    for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) lowered->n_checks++;
+    lowered->checks = TPJ_ARENA_ARRAY(arena, tpj_index_check, lowered->n_checks + 1);
+    int i = 0;
+    for (tpj_check_value *c = lowering->checks; lowered->checks != NULL && c != NULL; c = c->next) {
+        lowered->checks[i] = c->check;
+        if (c->check.file != NULL) lowered->checks[i].file = tpj_arena_string(arena, c->check.file);
+        i++;
+    }
+    lowered->random_count = lowering->random_count;
+    return arena->failed ? tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory") : NULL;
+}
+
+static tpj_status *finish(tpj_lowering *lowering, const output_values *outputs, tpj_lowered *lowered) {
+    int n_checks = 0, n = 0;
+    for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) n_checks++;
+    tpj_value **values = TPJ_ARENA_ARRAY(hlo_arena(lowering->h), tpj_value *, outputs->n + n_checks + 1);
+    if (values == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    for (int i = 0; i < outputs->n; i++) {
+        int target = outputs->results[i].target;
+        if (outputs->values[i] == NULL) continue;
+        if (target >= 0 && lowering->buffers[target] != NULL)
+            hlo_donate(lowering->h, lowering->buffer_parameters[target], n);
+        values[n++] = outputs->values[i];
+    }
+    for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) values[n++] = c->value;
+    TPJ_TRY(copy_facts(lowering, outputs, lowered));
+    return hlo_finish(lowering->h, "main", values, n, &lowered->module, &lowered->module_length);
+}
+
+/* The random state must be a parameter before any op asks for it: ops find it by the graph's RANDOM input. */
+static void add_random_state(tpj_lowering *lowering) {
+    static const int64_t two = 2;
+    for (int i = 0; i < tpj_graph_n_inputs(lowering->graph); i++) {
+        if (tpj_graph_input(lowering->graph, i)->kind != TPJ_INPUT_RANDOM) continue;
+        add_parameter(lowering, (tpj_parameter){.kind = TPJ_INPUT_RANDOM, .input = i, .dtype = TPJ_U64});
+        lowering->random_state = hlo_parameter(lowering->h, TPJ_U64, 1, &two);
+        return;
+    }
+}
+
+tpj_status *tpj_lower_graph(const tpj_graph *graph, const tpj_lower_options *options, tpj_lowered **out_lowered) {
+    static const tpj_lower_options defaults;
+    tpj_status *status = NULL;
+    tpj_lowering lowering = {.graph = graph, .options = options != NULL ? options : &defaults};
+    lowering.checks_end = &lowering.checks;
+    output_values outputs = {0};
+    tpj_lowered *lowered = calloc(1, sizeof *lowered);
+    if (lowered != NULL) lowered->memory = calloc(1, sizeof(tpj_arena));
+    if (lowered == NULL || lowered->memory == NULL) {
+        status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+        goto done;
+    }
+    TPJ_TRY_GOTO(hlo_create(&lowering.h));
+    if (lowering.options->precision != NULL) hlo_set_precision(lowering.h, lowering.options->precision);
+    if (!allocate(&lowering)) {
+        status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+        goto done;
+    }
+    add_random_state(&lowering);
+    int n_nodes = tpj_graph_n_nodes(graph);
+    for (int i = 0; i < n_nodes; i++) TPJ_TRY_GOTO(emit_node(&lowering, i, lowering.options->count_only && i == n_nodes - 1));
+    status = add_outputs(&lowering, &outputs);
+    if (status != NULL && n_nodes > 0) {
+        tpj_text text = {0};
+        describe_types(&lowering, tpj_graph_node(graph, n_nodes - 1), &text);
+        status = tpj_status_annotate(status, "%s", tpj_text_string(&text));
+        tpj_text_destroy(&text);
+    }
+    if (status != NULL) goto done;
+    TPJ_TRY_GOTO(finish(&lowering, &outputs, lowered));
+    *out_lowered = lowered;
+    lowered = NULL;
+done:
+    hlo_destroy(lowering.h);
+    tpj_lowered_destroy(lowered);
+    return status;
+}
+
+void tpj_lowered_destroy(tpj_lowered *lowered) {
+    if (lowered == NULL) return;
+    if (lowered->memory != NULL) tpj_arena_destroy(lowered->memory);
+    free(lowered->memory);
+    free(lowered->module);
+    free(lowered);
+}

@@ -1,0 +1,57 @@
+/* The state that the files of src/lower share while one graph is lowered. */
+#ifndef TPJ_LOWER_LOWERING_H
+#define TPJ_LOWER_LOWERING_H
+
+#include "hlo/hlo.h"
+#include "lower/lower.h"
+#include "ops/ops.h"
+
+typedef struct tpj_scalar_value { /* a SCALAR input made in one dtype */
+    int input;
+    tpj_dtype dtype;
+    tpj_value *value;
+    struct tpj_scalar_value *next;
+} tpj_scalar_value;
+
+typedef struct tpj_check_value {
+    tpj_value *value;
+    tpj_index_check check;
+    struct tpj_check_value *next;
+} tpj_check_value;
+
+typedef struct tpj_lowering {
+    const tpj_graph *graph;
+    const tpj_lower_options *options;
+    tpj_hlo *h;
+    tpj_parameter *parameters; /* grows */
+    int n_parameters, capacity;
+    tpj_value **buffers;       /* one per graph input: the whole buffer as a parameter, NULL until used */
+    int *buffer_parameters;    /* its parameter number */
+    tpj_value **inputs;        /* one per graph input: read through its view, NULL until used */
+    tpj_scalar_value *scalars;
+    tpj_value *random_state;
+    uint64_t random_count;
+    tpj_value ***results;      /* one array per node; NULL values are undefined tensors */
+    int *n_results;
+    tpj_check_value *checks, **checks_end;
+} tpj_lowering;
+
+struct tpj_emit {
+    tpj_lowering *lowering;
+    tpj_hlo *h;
+    const tpj_node *node;
+    tpj_value **results; /* grows in the builder's arena */
+    int n_results, capacity;
+};
+
+tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input);
+tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtype);
+/* The value of a reference; `number_dtype`: the dtype to make a number in, TPJ_N_DTYPES for its own. */
+tpj_value *tpj_lowering_value(tpj_lowering *lowering, tpj_ref ref, tpj_dtype number_dtype);
+bool tpj_lowering_is_number(const tpj_lowering *lowering, tpj_ref ref);
+
+/* The order of dimensions in memory (outermost first) of result `value` of a node, as PyTorch's CPU would lay it out;
+ * false: row-major. */
+bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_value *value, int *out_order);
+
+#endif

@@ -1,0 +1,70 @@
+/* Random numbers and index checks: the parts of emission that reach beyond one op's arithmetic.
+ *
+ * Numbers are counter-based (Threefry 2x32, 20 rounds, of Salmon et al. 2011, through rng_bit_generator): the state is the
+ * generator's (seed, offset); a program says how far a launch advances the offset, so that the same seed gives the same
+ * numbers in every mode and on every plugin. */
+#include "lower/lowering.h"
+
+enum { OFFSET_ALIGNMENT = 4 }; /* PyTorch's convention for offsets of counter-based generators */
+
+static tpj_value *next_state(tpj_lowering *lowering, uint64_t count) {
+    tpj_hlo *h = lowering->h;
+    tpj_value *state = lowering->random_state;
+    if (lowering->random_count > 0) {
+        static const int64_t two = 2;
+        int64_t advance[2] = {0, (int64_t)lowering->random_count};
+        state = hlo_add(h, state, hlo_array_of_integers(h, TPJ_U64, 1, &two, advance));
+    }
+    lowering->random_count += (count + OFFSET_ALIGNMENT - 1) / OFFSET_ALIGNMENT * OFFSET_ALIGNMENT;
+    return state;
+}
+
+tpj_value *tpj_random_bits(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims) {
+    if (e->lowering->random_state == NULL) {
+        tpj_fail(e, TPJ_INTERNAL, "the program has no random state");
+        return hlo_zeros(e->h, dtype, rank, dims);
+    }
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= dims[i];
+    if (n == 0) return hlo_zeros(e->h, dtype, rank, dims);
+    uint64_t blocks = ((uint64_t)n * tpj_dtype_bytes(dtype) + 7) / 8; /* a block is 64 bits */
+    /* the generator fills a flat array of whole blocks; the shape is ours, so that it never changes the numbers */
+    int64_t words = (int64_t)(blocks * 8 / tpj_dtype_bytes(dtype));
+    tpj_value *bits = hlo_random_bits(e->h, next_state(e->lowering, blocks), dtype, 1, &words, NULL);
+    return hlo_reshape(e->h, hlo_slice_dim(e->h, bits, 0, 0, n, 1), rank, dims);
+}
+
+tpj_value *tpj_random_uniform(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims) {
+    bool wide = dtype == TPJ_F64;
+    tpj_value *bits = tpj_random_bits(e, wide ? TPJ_U64 : TPJ_U32, rank, dims);
+    bits = hlo_binary(e->h, "shift_right_logical", bits, hlo_integer(e->h, bits->type.dtype, wide ? 11 : 8));
+    return hlo_mul(e->h, hlo_convert(e->h, bits, dtype), hlo_number(e->h, dtype, wide ? 0x1p-53 : 0x1p-24));
+}
+
+/* Inverse transform of an open uniform: sqrt(2) * erf_inv(2u - 1), u at the middle of its cell so that no end is hit. */
+tpj_value *tpj_random_normal(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims) {
+    bool wide = dtype == TPJ_F64;
+    tpj_value *u = tpj_random_uniform(e, dtype, rank, dims);
+    u = hlo_add(e->h, hlo_mul(e->h, u, hlo_number(e->h, dtype, 2)), hlo_number(e->h, dtype, wide ? 0x1p-53 - 1 : 0x1p-24 - 1));
+    return hlo_mul(e->h, hlo_unary(e->h, "chlo.erf_inv", u), hlo_number(e->h, dtype, 1.41421356237309504880));
+}
+
+tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool wrap) {
+    tpj_hlo *h = e->h;
+    tpj_dtype dtype = indices->type.dtype;
+    tpj_value *zero = hlo_integer(h, dtype, 0), *limit = hlo_integer(h, dtype, size);
+    if (e->lowering->options->check_index && hlo_elements(indices) > 0) {
+        tpj_value *low = wrap ? hlo_integer(h, dtype, -size) : zero;
+        tpj_value *bad = hlo_or(h, hlo_compare(h, "LT", indices, low), hlo_compare(h, "GE", indices, limit));
+        tpj_value *found = hlo_select(h, bad, hlo_convert(h, indices, TPJ_I64), hlo_integer(h, TPJ_I64, INT64_MIN));
+        tpj_check_value *check = TPJ_ARENA_NEW(hlo_arena(h), tpj_check_value);
+        if (check != NULL) {
+            check->value = hlo_reduce_all(h, "maximum", found);
+            check->check = (tpj_index_check){.op = e->node->op->name, .file = e->node->file, .line = e->node->line, .size = size};
+            *e->lowering->checks_end = check;
+            e->lowering->checks_end = &check->next;
+        }
+    }
+    if (!wrap) return indices;
+    return hlo_select(h, hlo_compare(h, "LT", indices, zero), hlo_add(h, indices, limit), indices);
+}

@@ -1,0 +1,204 @@
+/* Emission of view reads and writes. */
+#include "lower/view.h"
+
+#include <string.h>
+
+/* ---- reinterpretation of the linear array as another dtype ---- */
+
+/* [n] complex -> [2n] real, interleaved as in memory. */
+static tpj_value *complex_to_reals(tpj_hlo *h, tpj_value *x) {
+    tpj_value *parts[2] = {hlo_unsqueeze(h, hlo_real(h, x), 1), hlo_unsqueeze(h, hlo_imag(h, x), 1)};
+    return hlo_flatten(h, hlo_concatenate(h, parts, 2, 1));
+}
+
+static tpj_value *reals_to_complex(tpj_hlo *h, tpj_value *x) {
+    int64_t dims[2] = {hlo_elements(x) / 2, 2};
+    tpj_value *pairs = hlo_reshape(h, x, 2, dims);
+    tpj_value *real = hlo_flatten(h, hlo_slice_dim(h, pairs, 1, 0, 1, 1));
+    tpj_value *imaginary = hlo_flatten(h, hlo_slice_dim(h, pairs, 1, 1, 2, 1));
+    return hlo_complex(h, real, imaginary);
+}
+
+/* Flat bits of one dtype as another, both real and neither bool. */
+static tpj_value *reinterpret_flat(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
+    size_t from = tpj_dtype_bytes(x->type.dtype), to = tpj_dtype_bytes(dtype);
+    if (to > from) {
+        int64_t ratio = (int64_t)(to / from), dims[2] = {hlo_elements(x) / ratio, ratio};
+        return hlo_bitcast(h, hlo_reshape(h, x, 2, dims), dtype);
+    }
+    return hlo_flatten(h, hlo_bitcast(h, x, dtype));
+}
+
+static tpj_value *reinterpret(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
+    if (x->type.dtype == dtype) return x;
+    x = hlo_flatten(h, x);
+    if (tpj_dtype_is_complex(x->type.dtype)) x = complex_to_reals(h, x);
+    if (x->type.dtype == TPJ_BOOL) x = hlo_convert(h, x, TPJ_U8);
+    if (x->type.dtype == dtype) return x;
+    if (tpj_dtype_is_complex(dtype)) return reals_to_complex(h, reinterpret(h, x, hlo_real_dtype(dtype)));
+    if (dtype == TPJ_BOOL) return hlo_convert(h, reinterpret_flat(h, x, TPJ_U8), TPJ_BOOL);
+    return reinterpret_flat(h, x, dtype);
+}
+
+/* ---- gather form ---- */
+
+/* Linear index of every element of the view, shape [elements]. */
+static tpj_value *linear_indices(tpj_hlo *h, const tpj_view *view, int64_t n_elements) {
+    tpj_dtype dtype = n_elements < INT32_MAX ? TPJ_I32 : TPJ_I64;
+    tpj_value *sum = hlo_expand(h, hlo_integer(h, dtype, view->offset), view->rank, view->sizes);
+    for (int i = 0; i < view->rank; i++) {
+        tpj_value *position = hlo_iota(h, dtype, view->rank, view->sizes, i);
+        sum = hlo_add(h, sum, hlo_mul(h, position, hlo_integer(h, dtype, view->strides[i])));
+    }
+    return hlo_flatten(h, sum);
+}
+
+static tpj_value *read_by_gather(tpj_hlo *h, tpj_value *flat, const tpj_view *view) {
+    tpj_value *indices = linear_indices(h, view, hlo_elements(flat));
+    return hlo_reshape(h, hlo_take(h, flat, indices, 0), view->rank, view->sizes);
+}
+
+static tpj_value *write_by_scatter(tpj_hlo *h, tpj_value *flat, const tpj_view *view, tpj_value *value) {
+    static const int64_t zero = 0;
+    hlo_gather_numbers numbers = {.collapsed = &zero, .n_collapsed = 1, .start_index_map = &zero, .n_start_index_map = 1,
+                                  .index_vector_dim = 1};
+    tpj_value *indices = hlo_unsqueeze(h, linear_indices(h, view, hlo_elements(flat)), 1);
+    return hlo_scatter(h, "replace", flat, indices, hlo_flatten(h, value), &numbers);
+}
+
+/* ---- slice form ---- */
+
+static tpj_value *reshape_for_plan(tpj_hlo *h, tpj_value *base, const tpj_view_plan *plan) {
+    if (plan->cropped >= 0) base = hlo_slice_dim(h, hlo_flatten(h, base), 0, 0, plan->cropped, 1);
+    return hlo_reshape(h, base, plan->rank, plan->dims);
+}
+
+/* The view's walking dimensions in the order of the reshaped base: view dimension of each, and its size. */
+static int walking_in_base_order(const tpj_view_plan *plan, const tpj_view *view, int *out_dims, int64_t *out_sizes) {
+    int n = 0;
+    for (int at = 0; at < plan->rank; at++)
+        for (int i = 0; i < view->rank; i++)
+            if (plan->source[i] == at) {
+                out_dims[n] = i;
+                out_sizes[n++] = view->sizes[i];
+            }
+    return n;
+}
+
+static tpj_value *read_by_slice(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan) {
+    tpj_value *x = reshape_for_plan(h, base, plan);
+    int64_t limit[2 * TPJ_VIEW_MAX_RANK];
+    for (int i = 0; i < plan->rank; i++) limit[i] = plan->start[i] + (plan->count[i] - 1) * plan->step[i] + 1;
+    x = hlo_slice(h, x, plan->start, limit, plan->step);
+    int dims[TPJ_VIEW_MAX_RANK];
+    int64_t sizes[TPJ_VIEW_MAX_RANK], permutation[TPJ_VIEW_MAX_RANK], mapping[TPJ_VIEW_MAX_RANK];
+    int n = walking_in_base_order(plan, view, dims, sizes), at = 0;
+    x = hlo_reshape(h, x, n, sizes);
+    for (int i = 0; i < view->rank; i++)
+        for (int k = 0; k < n; k++)
+            if (dims[k] == i) {
+                permutation[at] = k;
+                mapping[at++] = i;
+            }
+    x = hlo_transpose(h, x, permutation);
+    bool repeats = false;
+    for (int i = 0; i < view->rank; i++) repeats = repeats || (view->strides[i] == 0 && view->sizes[i] > 1);
+    if (!repeats) return hlo_reshape(h, x, view->rank, view->sizes);
+    return hlo_broadcast_in_dim(h, x, view->rank, view->sizes, mapping);
+}
+
+/* `value` laid out as the slice of the reshaped base that it replaces. */
+static tpj_value *value_as_slice(tpj_hlo *h, tpj_value *value, const tpj_view *view, const tpj_view_plan *plan) {
+    int dims[TPJ_VIEW_MAX_RANK];
+    int64_t sizes[TPJ_VIEW_MAX_RANK], squeezed[TPJ_VIEW_MAX_RANK], permutation[TPJ_VIEW_MAX_RANK];
+    int n = walking_in_base_order(plan, view, dims, sizes), at = 0, position[TPJ_VIEW_MAX_RANK];
+    for (int i = 0; i < view->rank; i++)
+        if (plan->source[i] >= 0) {
+            squeezed[at] = view->sizes[i];
+            position[i] = at++;
+        }
+    value = hlo_reshape(h, value, n, squeezed);
+    for (int k = 0; k < n; k++) permutation[k] = position[dims[k]];
+    return hlo_reshape(h, hlo_transpose(h, value, permutation), plan->rank, plan->count);
+}
+
+static tpj_value *write_by_slice(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan,
+                                 tpj_value *value) {
+    value = value_as_slice(h, value, view, plan);
+    bool whole = true, steps = false;
+    int64_t low[2 * TPJ_VIEW_MAX_RANK], high[2 * TPJ_VIEW_MAX_RANK], interior[2 * TPJ_VIEW_MAX_RANK];
+    for (int i = 0; i < plan->rank; i++) {
+        whole = whole && plan->count[i] == plan->dims[i];
+        steps = steps || plan->step[i] > 1;
+        low[i] = plan->start[i];
+        interior[i] = plan->step[i] - 1;
+        high[i] = plan->dims[i] - (plan->start[i] + (plan->count[i] - 1) * plan->step[i] + 1);
+    }
+    tpj_value *old = reshape_for_plan(h, base, plan), *updated;
+    if (whole) {
+        updated = value;
+    } else if (!steps) {
+        tpj_value *starts[2 * TPJ_VIEW_MAX_RANK];
+        tpj_dtype dtype = hlo_elements(old) < INT32_MAX ? TPJ_I32 : TPJ_I64; /* a TPU has no 64-bit scalar unit */
+        for (int i = 0; i < plan->rank; i++) starts[i] = hlo_integer(h, dtype, plan->start[i]);
+        updated = hlo_dynamic_update_slice(h, old, value, starts);
+    } else {
+        tpj_value *mask = hlo_full(h, TPJ_BOOL, plan->rank, plan->count, 1);
+        mask = hlo_pad(h, mask, hlo_number(h, TPJ_BOOL, 0), low, high, interior);
+        tpj_value *spread = hlo_pad(h, value, hlo_number(h, value->type.dtype, 0), low, high, interior);
+        updated = hlo_select(h, mask, spread, old);
+    }
+    if (plan->cropped >= 0) {
+        tpj_value *flat = hlo_flatten(h, base);
+        tpj_value *parts[2] = {hlo_flatten(h, updated), hlo_slice_dim(h, flat, 0, plan->cropped, hlo_elements(flat), 1)};
+        updated = hlo_concatenate(h, parts, 2, 0);
+    }
+    return updated;
+}
+
+/* ---- the two entries ---- */
+
+static bool is_empty(const tpj_view *view) {
+    for (int i = 0; i < view->rank; i++)
+        if (view->sizes[i] == 0) return true;
+    return false;
+}
+
+static tpj_value *apply_bits(tpj_hlo *h, tpj_value *x, const tpj_view *view) {
+    if (view->conj) x = hlo_conj(h, x);
+    if (view->neg) x = hlo_neg(h, x);
+    return x;
+}
+
+tpj_value *tpj_view_read(tpj_hlo *h, tpj_value *base, const tpj_view *view) {
+    if (is_empty(view)) return hlo_zeros(h, view->dtype, view->rank, view->sizes);
+    base = reinterpret(h, base, view->dtype);
+    tpj_view_plan plan;
+    tpj_status *status = tpj_view_make_plan(base->type.dims, base->type.rank, view, &plan);
+    if (status != NULL) {
+        tpj_value *poison = hlo_fail(h, tpj_status_code(status), "%s", tpj_status_message(status));
+        tpj_status_destroy(status);
+        return poison;
+    }
+    tpj_value *x = plan.gather ? read_by_gather(h, hlo_flatten(h, base), view) : read_by_slice(h, base, view, &plan);
+    return apply_bits(h, x, view);
+}
+
+tpj_value *tpj_view_write(tpj_hlo *h, tpj_value *base, const tpj_view *view, tpj_value *value) {
+    if (is_empty(view)) return base;
+    tpj_value *typed = reinterpret(h, base, view->dtype), *updated;
+    tpj_view_plan plan;
+    tpj_status *status = tpj_view_make_plan(typed->type.dims, typed->type.rank, view, &plan);
+    if (status != NULL) {
+        tpj_value *poison = hlo_fail(h, tpj_status_code(status), "%s", tpj_status_message(status));
+        tpj_status_destroy(status);
+        return poison;
+    }
+    value = apply_bits(h, value, view);
+    if (plan.gather)
+        updated = write_by_scatter(h, hlo_flatten(h, typed), view, value);
+    else
+        updated = write_by_slice(h, typed, view, &plan, value);
+    updated = reinterpret(h, hlo_reshape(h, updated, typed->type.rank, typed->type.dims), base->type.dtype);
+    return hlo_reshape(h, updated, base->type.rank, base->type.dims);
+}

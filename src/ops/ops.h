@@ -1,0 +1,127 @@
+/* The op table: one row an ATen overload, one place per op.
+ *
+ * A row's `emit` writes the op as StableHLO through the builder of src/hlo. Result shapes and dtypes fall out of what it
+ * writes, so no rule is written twice: strict, deferred and compiled modes all run this one function.
+ *
+ * Only functional forms have rows. The in-place and out= forms ("add_.Tensor", "add.out") are derived from PyTorch's schema:
+ * the row's result is converted to the target's dtype and written through the target's view.
+ *
+ *     static void emit_add(tpj_emit *e) { ... }
+ *     const tpj_op_def tpj_ops_binary[] = {
+ *         {.name = "add.Tensor", .params = "T self, T other, S alpha=1", .emit = emit_add, .layout = TPJ_LAYOUT_POINTWISE},
+ *         {0}};
+ *
+ * Parameters. `.params` names the schema's arguments that matter, in the schema's order ("KIND name", "=default" optional);
+ * the glue binds them by name to PyTorch's schema at load, a test compares. Kinds:
+ *     T tensor   T? optional tensor   T[] list   T?[] list with holes   I int   I? optional   I[] ints   I[]? optional ints
+ *     B bool   B? B[]   F float, baked   F?   F[]   D dtype   D?   Str string   Str?
+ *     S number given at run time (alpha, clamp bounds, fill value, learning rate): an operand, so that it never recompiles
+ *     S?  S[]   S! number baked into the program (read with tpj_number)   f float given at run time (an operand, as S)
+ *     G generator (the state becomes an operand)   M memory format? (int, -1 when absent)
+ * Arguments left out (layout, device, pin_memory, non_blocking, ..) have no influence on the program.
+ */
+#ifndef TPJ_OPS_OPS_H
+#define TPJ_OPS_OPS_H
+
+#include "hlo/hlo.h"
+#include "tpj/graph.h"
+
+typedef struct tpj_emit tpj_emit; /* one op being emitted: its arguments, the builder, its results */
+
+/* Strides of the result, decided as PyTorch's CPU kernels do from the operands' strides. */
+typedef enum tpj_layout {
+    TPJ_LAYOUT_CONTIGUOUS = 0,
+    TPJ_LAYOUT_POINTWISE,     /* TensorIterator: the dimension order of the operands, the first deciding */
+    TPJ_LAYOUT_SELF,          /* preserve_format of the first tensor argument (empty_like), for all results of its shape */
+    TPJ_LAYOUT_CHANNELS_LAST, /* channels_last when the first tensor argument (or the weight) suggests it: conv, pooling, .. */
+    TPJ_LAYOUT_MEMORY_FORMAT  /* the argument memory_format, else preserve_format of self (clone, _to_copy, *_like) */
+} tpj_layout;
+
+enum {
+    TPJ_OP_RANDOM = 1,    /* draws from the generator */
+    TPJ_OP_SIZED = 2,     /* data-dependent: `count` runs first, its number is read, then `emit` with tpj_size */
+    TPJ_OP_FACTORY = 4,   /* makes tensors from no tensor: the device comes from the call */
+    TPJ_OP_SAME_DTYPE = 8 /* in-place: the computed dtype must be castable to self's (result_type check), always done */
+};
+
+struct tpj_op_def {
+    const char *name;   /* "add.Tensor" */
+    const char *params; /* see above */
+    void (*emit)(tpj_emit *e);
+    void (*count)(tpj_emit *e); /* TPJ_OP_SIZED: emits one I64 scalar (or I64[n]: read with tpj_size(e, i)) */
+    const char *hlo;            /* for emitters that serve many rows: the StableHLO or CHLO op, a direction, a kind */
+    tpj_layout layout;
+    unsigned flags;
+    int variant; /* for emitters that serve many rows */
+};
+
+/* ---- what an emitter reads ---- */
+tpj_hlo *tpj_builder(tpj_emit *e);
+const tpj_op_def *tpj_row(tpj_emit *e);
+/* Tensor argument, read through its view. NULL for None. A Python number (wrapped) comes as a rank-0 value of its own
+ * dtype (I64, F64, BOOL, C128); prefer tpj_in_as, which makes it directly in the dtype wanted. */
+tpj_value *tpj_in(tpj_emit *e, const char *name);
+tpj_value *tpj_in_as(tpj_emit *e, const char *name, tpj_dtype dtype);
+/* Type without materialising; dtype TPJ_N_DTYPES for None. */
+tpj_type tpj_in_type(tpj_emit *e, const char *name);
+/* Tensor list: n values in the builder's arena, NULL for holes. _as converts each. */
+tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n);
+bool tpj_has(tpj_emit *e, const char *name); /* the argument is there and not None */
+int64_t tpj_int(tpj_emit *e, const char *name, int64_t when_none);
+double tpj_float(tpj_emit *e, const char *name, double when_none); /* kinds F and S! */
+bool tpj_bool(tpj_emit *e, const char *name, bool when_none);
+tpj_dtype tpj_dtype_of(tpj_emit *e, const char *name, tpj_dtype when_none);
+const char *tpj_string(tpj_emit *e, const char *name, const char *when_none);
+const int64_t *tpj_ints(tpj_emit *e, const char *name, int *out_n);    /* n = -1 and NULL for None */
+const double *tpj_floats(tpj_emit *e, const char *name, int *out_n);
+const bool *tpj_bools(tpj_emit *e, const char *name, int *out_n);
+/* Kinds S and f: a rank-0 operand in the dtype wanted; NULL for None. */
+tpj_value *tpj_scalar(tpj_emit *e, const char *name, tpj_dtype dtype);
+tpj_value *tpj_scalar_at(tpj_emit *e, const char *name, int i, tpj_dtype dtype); /* element of S[] */
+/* The dtype a number counts as in promotion: BOOL, I64, F64 (meaning "default float") or C128. */
+tpj_dtype tpj_scalar_dtype(tpj_emit *e, const char *name);
+int64_t tpj_size(tpj_emit *e, int i); /* TPJ_OP_SIZED: what `count` found */
+
+/* A dimension argument, wrapped into [0, rank) (rank 0 counts as 1); IndexError as PyTorch's when out of range. */
+int tpj_dim(tpj_emit *e, const char *name, int rank);
+/* A dim list wrapped, sorted and checked for repeats; None or empty means all dims. */
+const int64_t *tpj_dims(tpj_emit *e, const char *name, int rank, int *out_n);
+
+/* ---- promotion (PyTorch's rules: dimensioned tensors before 0-dim tensors before Python numbers) ---- */
+/* The result dtype of the named arguments ("self", "other"; tensors, lists and numbers of kind S), NULL ends the list. */
+tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...);
+/* Two dtypes of one category. */
+tpj_dtype tpj_promote_dtypes(tpj_dtype a, tpj_dtype b);
+/* Integers and bool become the default float (F32). */
+tpj_dtype tpj_float_dtype(tpj_dtype dtype);
+/* The dtype arithmetic runs in: halves and float8 in F32, others themselves. */
+tpj_dtype tpj_compute_dtype(tpj_dtype dtype);
+/* The dtype sums are kept in: integers and bool in I64, as PyTorch's sum and prod. */
+tpj_dtype tpj_sum_dtype(tpj_dtype dtype);
+
+/* ---- what an emitter writes ---- */
+void tpj_out(tpj_emit *e, tpj_value *value);
+void tpj_out_as(tpj_emit *e, tpj_value *value, tpj_dtype dtype); /* converted */
+void tpj_out_none(tpj_emit *e);                                  /* a result that is an undefined tensor */
+/* Fails the op. Messages end up as "op(types): message". */
+void tpj_fail(tpj_emit *e, tpj_code code, const char *format, ...) TPJ_PRINTF(3, 4);
+/* TPJ_OP_RANDOM: n uniform random bits of u32 or u64; advances the generator by what was used. */
+tpj_value *tpj_random_bits(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims);
+/* Uniform floats in [0, 1) of F32 or F64, with 24 or 53 random bits. */
+tpj_value *tpj_random_uniform(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims);
+/* Normal floats (mean 0, deviation 1) of F32 or F64. */
+tpj_value *tpj_random_normal(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims);
+/* Indices along a dimension of `size` elements that rows read from the user: records a bounds check when checking is on,
+ * and wraps negative ones when `wrap`. Returns the indices to use (I32 or I64 as given). */
+tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool wrap);
+
+/* ---- the families: each file ends with its array, closed by an empty row ---- */
+#define TPJ_OP_FAMILIES(X)                                                                                              \
+    X(unary) X(binary) X(compare) X(cast) X(reduce) X(scan) X(sort) X(matmul) X(conv) X(pool) X(upsample) X(linalg)     \
+    X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) X(sized) X(embedding) X(scatter) X(view)       \
+    X(shape) X(create) X(random) X(optim) X(foreach) X(rnn)
+#define TPJ_OP_FAMILY_DECLARATION(family) extern const tpj_op_def tpj_ops_##family[];
+TPJ_OP_FAMILIES(TPJ_OP_FAMILY_DECLARATION)
+#undef TPJ_OP_FAMILY_DECLARATION
+
+#endif
