@@ -5,6 +5,8 @@
 #include "pjrt/internal.h"
 
 static const tpj_compile_options portable_options = {.portable = true};
+/* StableHLO's maximum and minimum propagate NaN. XLA's CPU compiler drops NaN unless told not to. */
+static const tpj_option cpu_exact_min_max = {.name = "xla_cpu_enable_fast_min_max", .kind = TPJ_OPTION_BOOL, .int_value = 0};
 
 /* ---- life ---- */
 static void destroy_handle(const pjrt_api *api, pjrt_loaded_executable *handle) {
@@ -87,6 +89,7 @@ tpj_status *tpj_executable_compile(tpj_client *client, const char *module, size_
     tpj_status *status = NULL;
     tpj_text proto = {0};
     TPJ_TRY_GOTO(tpj_pjrt_check_fork());
+    if (client->is_cpu) tpj_option_write(&cpu_exact_min_max, &proto);
     TPJ_TRY_GOTO(tpj_options_write(options == NULL ? &portable_options : options, client->global_ids,
                                    client->n_global_ids, false, &proto));
     PJRT_ARGS(pjrt_program, program, .code = module, .code_size = module_length, .format = "mlir", .format_size = 4);

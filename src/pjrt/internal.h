@@ -83,6 +83,8 @@ tpj_status *tpj_pjrt_check_fork(void) TPJ_MUST_USE;
 /* A buffer that takes the plugin's handle. NULL when memory is out (the handle is then still the caller's). */
 tpj_buffer *tpj_buffer_wrap(tpj_client *client, int device, pjrt_buffer *handle);
 
+/* Appends one override; of two with one name the later counts. */
+void tpj_option_write(const tpj_option *option, tpj_text *proto);
 /* CompileOptionsProto. `known_ids` (ascending) are the ids that device_ids may name: compilers abort on others. With
  * `assign_default`, a program that is not portable and names no devices gets the first of them. */
 tpj_status *tpj_options_write(const tpj_compile_options *options, const int *known_ids, int n_known_ids,

@@ -80,7 +80,7 @@ static void write_assignment(const tpj_compile_options *options, const int *know
     tpj_text_destroy(&devices);
 }
 
-static void write_override(const tpj_option *option, tpj_text *proto) {
+void tpj_option_write(const tpj_option *option, tpj_text *proto) {
     tpj_text value = {0}, entry = {0};
     switch (option->kind) {
         case TPJ_OPTION_STRING: tpj_protobuf_string(&value, OVERRIDE_STRING, option->string_value); break;
@@ -119,7 +119,7 @@ tpj_status *tpj_options_write(const tpj_compile_options *options, const int *kno
     tpj_protobuf_message(out_proto, FIELD_BUILD, &build);
     tpj_text_destroy(&build);
     if (options->portable) tpj_protobuf_integer(out_proto, FIELD_PORTABLE, 1);
-    for (int i = 0; i < options->n_options; i++) write_override(&options->options[i], out_proto);
+    for (int i = 0; i < options->n_options; i++) tpj_option_write(&options->options[i], out_proto);
     if (out_proto->failed) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     return NULL;
 }
