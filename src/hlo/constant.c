@@ -29,11 +29,13 @@ static const float_bits FLOAT_BITS[] = {
     {TPJ_F8E8M0FNU, 0x1.8p127, 0xFE, 0x00, 0xFF},
 };
 
-/* The shortest decimal that reads back as the same double, in the form MLIR wants ("1.0e+00"). */
-static void format_decimal(char *buffer, size_t size, double value) {
+/* The shortest decimal that reads back as the same number, in the form MLIR wants ("1.0e+00"). MLIR reads a double and
+ * rounds that, as is done here. */
+static void format_decimal(char *buffer, size_t size, tpj_dtype dtype, double value) {
     for (int precision = 1; precision <= 17; precision++) {
         snprintf(buffer, size, "%.*e", precision, value);
-        if (strtod(buffer, NULL) == value) break;
+        double back = strtod(buffer, NULL);
+        if (dtype == TPJ_F32 ? (float)back == (float)value : back == value) break;
     }
     /* The C library writes the locale's decimal point. */
     char *digit = buffer + (buffer[0] == '-');
@@ -51,7 +53,7 @@ static void format_float(char *buffer, size_t size, tpj_dtype dtype, double valu
         snprintf(buffer, size, "0x%0*" PRIX64, (int)tpj_dtype_bytes(dtype) * 2, pattern);
         return;
     }
-    format_decimal(buffer, size, dtype == TPJ_F32 ? (double)(float)value : value);
+    format_decimal(buffer, size, dtype, value);
 }
 
 static int dtype_bits(tpj_dtype dtype) {

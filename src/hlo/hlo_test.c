@@ -1,0 +1,239 @@
+#include "hlo/hlo.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "runner.h"
+
+static const int64_t TWO_BY_THREE[] = {2, 3};
+
+/* The module that returns `value`, malloc'ed; NULL when the builder failed. Destroys the builder. */
+static char *module_of(tpj_hlo *h, tpj_value *value) {
+    char *module = NULL;
+    size_t length = 0;
+    tpj_status *status = hlo_finish(h, "test", &value, 1, &module, &length);
+    hlo_destroy(h);
+    if (status != NULL) tpj_status_destroy(status);
+    return module;
+}
+
+#define CHECK_MODULE_HAS(h, value, part)                                                     \
+    do {                                                                                     \
+        char *module = module_of((h), (value));                                              \
+        bool found = module != NULL && strstr(module, (part)) != NULL;                       \
+        if (!found) test_fail(__FILE__, __LINE__, "no \"%s\" in\n%s", (part), module == NULL ? "(error)" : module); \
+        free(module);                                                                        \
+        if (!found) return;                                                                  \
+    } while (0)
+
+/* The builder's error, which is expected to have the code and to hold the part. */
+#define CHECK_FAILS(h, code, part)                            \
+    do {                                                      \
+        tpj_status *failure = hlo_take_status(h);             \
+        hlo_destroy(h);                                       \
+        CHECK_ERROR(failure, code, part);                     \
+    } while (0)
+
+TEST(hlo_writes_a_whole_module) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE);
+    hlo_donate(h, 0, 0);
+    hlo_parameter(h, TPJ_BOOL, 0, NULL);
+    hlo_location(h, "add.Tensor", "a \"b\".py", 17);
+    char *module = module_of(h, hlo_add(h, x, x));
+    static const char expected[] =
+        "\"builtin.module\"() <{sym_name = \"test\"}> ({\n"
+        "\"func.func\"() <{arg_attrs = [{tf.aliasing_output = 0 : i32}, {}], "
+        "function_type = (tensor<2x3xf32>, tensor<i1>) -> (tensor<2x3xf32>), sym_name = \"main\", sym_visibility = "
+        "\"public\"}> ({\n"
+        "^bb0(%0: tensor<2x3xf32>, %1: tensor<i1>):\n"
+        "%2 = \"stablehlo.add\"(%0, %0) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)\n"
+        "\"func.return\"(%2) : (tensor<2x3xf32>) -> ()\n"
+        "}) : () -> ()\n"
+        "}) : () -> ()\n"
+        "#loc1 = loc(\"add.Tensor\"(\"a \\\"b\\\".py\":17:0))\n";
+    bool same = module != NULL && strcmp(module, expected) == 0;
+    if (!same) test_fail(__FILE__, __LINE__, "got\n%s", module == NULL ? "(error)" : module);
+    free(module);
+}
+
+TEST(hlo_writes_regions) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE);
+    CHECK_MODULE_HAS(h, hlo_reduce_dim(h, "maximum", x, 1),
+                     "%2 = \"stablehlo.reduce\"(%0, %1) ({\n"
+                     "^bb0(%3: tensor<f32>, %4: tensor<f32>):\n"
+                     "%5 = \"stablehlo.maximum\"(%3, %4) : (tensor<f32>, tensor<f32>) -> tensor<f32>\n"
+                     "\"stablehlo.return\"(%5) : (tensor<f32>) -> ()\n"
+                     "}) {dimensions = array<i64: 1>} : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>\n");
+}
+
+TEST(hlo_names_results_of_many) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE), *value, *index;
+    hlo_arg_reduce(h, true, x, 1, &value, &index);
+    CHECK_INT(index->type.dtype, TPJ_I32);
+    CHECK_MODULE_HAS(h, index, "#1) : (tensor<2xi32>) -> ()");
+}
+
+TEST(hlo_writes_one_constant_per_value_and_region) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    CHECK(hlo_number(h, TPJ_F32, 0.1) == hlo_number(h, TPJ_F32, 0.1f));
+    CHECK(hlo_number(h, TPJ_F32, 0.0) != hlo_number(h, TPJ_F32, -0.0));
+    CHECK(hlo_number(h, TPJ_F32, 1) != hlo_number(h, TPJ_F64, 1));
+    CHECK(hlo_integer(h, TPJ_U8, 256 + 7) == hlo_integer(h, TPJ_U8, 7));
+    hlo_destroy(h);
+}
+
+static const struct literal_case {
+    tpj_dtype dtype;
+    double value;
+    const char *text;
+} LITERALS[] = {
+    {TPJ_F32, 0.1, "dense<1.0e-01> : tensor<f32>"},
+    {TPJ_F64, 0.1, "dense<1.0e-01> : tensor<f64>"},
+    {TPJ_F32, -0.0, "dense<-0.0e+00> : tensor<f32>"},
+    {TPJ_F32, 1e39, "dense<0x7F800000> : tensor<f32>"},
+    {TPJ_F16, 65520, "dense<0x7C00> : tensor<f16>"},
+    {TPJ_F16, 65519, "dense<6.5519e+04> : tensor<f16>"},
+    {TPJ_BF16, -HUGE_VAL, "dense<0xFF80> : tensor<bf16>"},
+    {TPJ_F64, NAN, "dense<0x7FF8000000000000> : tensor<f64>"},
+    {TPJ_F8E4M3FN, HUGE_VAL, "dense<0x7E> : tensor<f8E4M3FN>"},
+    {TPJ_I32, -3.9, "dense<-3> : tensor<i32>"},
+    {TPJ_U8, 300, "dense<44> : tensor<ui8>"},
+    {TPJ_U64, 0x1p63, "dense<9223372036854775808> : tensor<ui64>"},
+    {TPJ_BOOL, NAN, "dense<true> : tensor<i1>"},
+    {TPJ_C64, 2, "dense<(2.0e+00, 0.0e+00)> : tensor<complex<f32>>"},
+};
+
+TEST(hlo_writes_exact_literals) {
+    for (size_t i = 0; i < sizeof LITERALS / sizeof *LITERALS; i++) {
+        tpj_hlo *h;
+        CHECK_OK(hlo_create(&h));
+        CHECK_MODULE_HAS(h, hlo_number(h, LITERALS[i].dtype, LITERALS[i].value), LITERALS[i].text);
+    }
+}
+
+TEST(hlo_writes_extremes) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    CHECK(hlo_lowest(h, TPJ_I64) == hlo_integer(h, TPJ_I64, INT64_MIN));
+    CHECK(hlo_highest(h, TPJ_I16) == hlo_integer(h, TPJ_I16, INT16_MAX));
+    CHECK(hlo_highest(h, TPJ_U64) == hlo_integer(h, TPJ_U64, -1));
+    CHECK(hlo_lowest(h, TPJ_F32) == hlo_number(h, TPJ_F32, -HUGE_VAL));
+    CHECK(hlo_highest(h, TPJ_BOOL) == hlo_integer(h, TPJ_BOOL, 1));
+    hlo_destroy(h);
+}
+
+TEST(hlo_writes_arrays_as_little_endian_blobs) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    const int64_t dims[] = {3};
+    CHECK_MODULE_HAS(h, hlo_array_of_integers(h, TPJ_I16, 1, dims, (const int64_t[]){1, -2, 258}),
+                     "dense<\"0x0100FEFF0201\"> : tensor<3xi16>");
+    CHECK_OK(hlo_create(&h));
+    CHECK_MODULE_HAS(h, hlo_array_of_numbers(h, TPJ_F32, 1, dims, (const double[]){1, 0, -2}),
+                     "dense<\"0x0000803F00000000000000C0\"> : tensor<3xf32>");
+}
+
+TEST(hlo_leaves_out_what_does_nothing) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE);
+    const int64_t identity[] = {0, 1}, zeros[] = {0, 0};
+    CHECK(hlo_convert(h, x, TPJ_F32) == x);
+    CHECK(hlo_reshape(h, x, 2, TWO_BY_THREE) == x);
+    CHECK(hlo_expand(h, x, 2, TWO_BY_THREE) == x);
+    CHECK(hlo_transpose(h, x, identity) == x);
+    CHECK(hlo_slice(h, x, zeros, TWO_BY_THREE, NULL) == x);
+    CHECK(hlo_pad_dim(h, x, hlo_number(h, TPJ_F32, 0), 0, 0, 0) == x);
+    CHECK(hlo_concatenate(h, &x, 1, 0) == x);
+    CHECK(hlo_reduce(h, "add", x, NULL, NULL, 0) == x);
+    CHECK(hlo_conj(h, x) == x && hlo_real(h, x) == x);
+    hlo_destroy(h);
+}
+
+TEST(hlo_infers_shapes) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE);
+    const int64_t low[] = {1, -1}, high[] = {0, 2}, interior[] = {1, 0}, row[] = {4, 1, 3};
+    tpj_value *padded = hlo_pad(h, x, hlo_number(h, TPJ_F32, 0), low, high, interior);
+    CHECK(hlo_dim(padded, 0) == 4 && hlo_dim(padded, 1) == 4);
+    tpj_value *y = hlo_parameter(h, TPJ_F32, 3, row), *wide = x;
+    hlo_expand_together(h, &wide, &y);
+    CHECK(hlo_same_dims(wide, y) && wide->type.rank == 3 && hlo_elements(y) == 24);
+    tpj_value *strided = hlo_slice_dim(h, x, 1, 0, 3, 2);
+    CHECK(hlo_dim(strided, -1) == 2);
+    const int64_t size[] = {1, 2};
+    tpj_value *windows = hlo_reduce_window(h, "add", x, NULL, &(hlo_window){.size = size});
+    CHECK(hlo_dim(windows, 0) == 2 && hlo_dim(windows, 1) == 2);
+    tpj_value *product = hlo_matmul(h, x, hlo_swap(h, x, 0, 1), TPJ_F32);
+    CHECK(hlo_dim(product, 0) == 2 && hlo_dim(product, 1) == 2);
+    tpj_value *bytes = hlo_bitcast(h, x, TPJ_U8);
+    CHECK(bytes->type.rank == 3 && hlo_dim(bytes, 2) == 4);
+    CHECK(hlo_same_dims(hlo_bitcast(h, bytes, TPJ_F32), x));
+    CHECK(!hlo_failed(h));
+    hlo_destroy(h);
+}
+
+TEST(hlo_keeps_the_first_error) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE);
+    const int64_t dims[] = {4};
+    tpj_value *y = hlo_parameter(h, TPJ_F32, 1, dims);
+    tpj_value *bad = hlo_add(h, x, y);
+    /* What follows looks at the poison value as if it had a shape. */
+    tpj_value *more = hlo_reduce_dim(h, "no such kind", hlo_add(h, bad, NULL), (int)hlo_dim(bad, -1));
+    CHECK(hlo_failed(h) && more == bad);
+    CHECK_FAILS(h, TPJ_RUNTIME, "add: shapes differ: f32[2,3] and f32[4]");
+}
+
+TEST(hlo_explains_shapes_that_do_not_broadcast) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE);
+    const int64_t dims[] = {4};
+    tpj_value *y = hlo_parameter(h, TPJ_F32, 1, dims);
+    hlo_expand_together(h, &x, &y);
+    CHECK_FAILS(h, TPJ_RUNTIME,
+                "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1");
+}
+
+TEST(hlo_rejects_mixed_dtypes) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    hlo_mul(h, hlo_number(h, TPJ_F32, 1), hlo_number(h, TPJ_F64, 1));
+    CHECK_FAILS(h, TPJ_INTERNAL, "multiply: dtypes differ: f32[] and f64[]");
+}
+
+static void returns_nothing(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    (void)h;
+    (void)arguments;
+    (void)results;
+    (void)context;
+}
+
+TEST(hlo_notices_a_region_without_a_result) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE), *out;
+    hlo_sort(h, &x, 1, 1, true, returns_nothing, NULL, &out);
+    CHECK_FAILS(h, TPJ_INTERNAL, "operand 0 is missing");
+}
+
+TEST(hlo_makes_zeros_where_there_is_nothing_to_gather) {
+    tpj_hlo *h;
+    CHECK_OK(hlo_create(&h));
+    const int64_t empty[] = {0}, one[] = {1};
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 1, empty);
+    CHECK_INT(hlo_dim(hlo_take(h, x, hlo_parameter(h, TPJ_I32, 1, empty), 0), 0), 0);
+    CHECK(!hlo_failed(h));
+    hlo_take(h, x, hlo_parameter(h, TPJ_I32, 1, one), 0);
+    CHECK_FAILS(h, TPJ_INDEX, "dimension 0 with size 0");
+}
