@@ -33,6 +33,28 @@ bool tpj_nn_begin_any(tpj_emit *e, const char *x, const char *grad, tpj_nn *out_
     return begin(e, x, grad, out_nn);
 }
 
+void tpj_nn_mask(tpj_emit *e, const char *name, int n, bool *out_mask) {
+    int n_given;
+    const bool *given = tpj_bools(e, name, &n_given);
+    if (n_given != n) tpj_fail(e, TPJ_RUNTIME, "%s must have %d elements", name, n);
+    for (int i = 0; i < n; i++) out_mask[i] = n_given == n && given[i];
+}
+
+bool tpj_nn_ints(tpj_emit *e, const char *name, int n, const int64_t *when_empty, int64_t *out_values) {
+    int n_given;
+    const int64_t *given = tpj_ints(e, name, &n_given);
+    if (n_given > 0 && n_given != n && n_given != 1) {
+        tpj_fail(e, TPJ_RUNTIME, "%s must either be a single int, or a tuple of %d ints", name, n);
+        return false;
+    }
+    if (n_given <= 0 && when_empty == NULL) {
+        tpj_fail(e, TPJ_RUNTIME, "%s must not be empty", name);
+        return false;
+    }
+    for (int i = 0; i < n; i++) out_values[i] = n_given <= 0 ? when_empty[i] : given[n_given == 1 ? 0 : i];
+    return true;
+}
+
 tpj_value *tpj_nn_number(tpj_hlo *h, tpj_value *x, double value) {
     tpj_dtype dtype = x->type.dtype;
     return tpj_dtype_is_complex(dtype) ? hlo_complex_number(h, dtype, value, 0) : hlo_number(h, dtype, value);

@@ -20,6 +20,11 @@ bool tpj_nn_begin_any(tpj_emit *e, const char *x, const char *grad, tpj_nn *out_
 /* Fails the op unless the argument is floating point (halves included). */
 bool tpj_nn_require_float(tpj_emit *e, const char *name);
 
+/* Reads a list of n bools, such as output_mask. All false, and the op failed, where the list is another. */
+void tpj_nn_mask(tpj_emit *e, const char *name, int n, bool *out_mask);
+/* Reads a list of ints into n numbers: one given stands for all, none given takes `when_empty` (NULL: an error). */
+bool tpj_nn_ints(tpj_emit *e, const char *name, int n, const int64_t *when_empty, int64_t *out_values);
+
 /* A scalar of x's dtype. */
 tpj_value *tpj_nn_number(tpj_hlo *h, tpj_value *x, double value);
 /* 1 / (1 + exp(-x)) */

@@ -132,8 +132,8 @@ static tpj_value *parameter_gradient(const layer *l, tpj_value *x) {
 static void emit_layer_norm_backward(tpj_emit *e) {
     layer l;
     if (!begin_layer(e, &l)) return;
-    int n_mask;
-    const bool *mask = tpj_bools(e, "output_mask", &n_mask);
+    bool mask[3];
+    tpj_nn_mask(e, "output_mask", 3, mask);
     tpj_value *grad = tpj_in_as(e, "grad_out", l.compute);
     tpj_value *scale = spread(&l, saved(e, &l, "rstd"));
     tpj_value *y = hlo_mul(l.h, hlo_sub(l.h, l.x, spread(&l, saved(e, &l, "mean"))), scale);
@@ -165,8 +165,8 @@ static void emit_rms_norm(tpj_emit *e) {
 static void emit_rms_norm_backward(tpj_emit *e) {
     layer l;
     if (!begin_layer(e, &l)) return;
-    int n_mask;
-    const bool *mask = tpj_bools(e, "output_mask", &n_mask);
+    bool mask[2];
+    tpj_nn_mask(e, "output_mask", 2, mask);
     tpj_value *grad = tpj_in_as(e, "grad_out", l.compute);
     tpj_value *scale = spread(&l, saved(e, &l, "rstd")), *y = hlo_mul(l.h, l.x, scale);
     tpj_value *weight = parameter(e, &l, "weight");
@@ -248,8 +248,8 @@ static void emit_group_norm_backward(tpj_emit *e) {
     group g;
     if (!begin_group(e, &g)) return;
     tpj_hlo *h = g.h;
-    int n_mask;
-    const bool *mask = tpj_bools(e, "output_mask", &n_mask);
+    bool mask[3];
+    tpj_nn_mask(e, "output_mask", 3, mask);
     const int64_t per_group[] = {g.n, g.groups};
     tpj_value *grad = grouped(&g, tpj_in_as(e, "grad_out", g.compute));
     tpj_value *mean = hlo_reshape(h, tpj_in_as(e, "mean", g.compute), 2, per_group);
@@ -366,8 +366,8 @@ static void emit_batch_norm_backward(tpj_emit *e) {
     if (!begin_batch(e, &b)) return;
     tpj_hlo *h = b.h;
     bool train = tpj_bool(e, tpj_row(e)->hlo, false), is_new = tpj_row(e)->variant != 0;
-    int n_mask;
-    const bool *mask = tpj_bools(e, "output_mask", &n_mask);
+    bool mask[3];
+    tpj_nn_mask(e, "output_mask", 3, mask);
     tpj_value *grad = tpj_in_as(e, "grad_out", b.compute);
     tpj_value *mean, *scale;
     if (train) {

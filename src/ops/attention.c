@@ -1,0 +1,195 @@
+/* Scaled dot product attention, forward and backward.
+ *
+ * Written as dot, softmax, dot: compilers recognise the form and make it one kernel where they can. Scores and softmax are
+ * F32 for halves. Only the logarithm of the softmax's denominator is kept for the backward pass, which computes the
+ * probabilities again. Key and value may have fewer heads than the query: each serves a group of query heads, which is
+ * laid along the query's length. */
+#include "ops/nn.h"
+
+#include <math.h>
+
+typedef struct attention {
+    tpj_hlo *h;
+    tpj_dtype dtype, compute;
+    int64_t batch, heads, kv_heads, group, length, key_length, width, value_width;
+    tpj_value *query, *key, *value; /* query: [batch, kv_heads, group * length, width], others with key_length */
+    double scale, dropout;
+} attention;
+
+/* [batch, heads, length, n] to [batch, kv_heads, group * length, n] and back. */
+static tpj_value *fold(const attention *a, tpj_value *x, int64_t n) {
+    const int64_t dims[] = {a->batch, a->kv_heads, a->group * a->length, n};
+    return hlo_reshape(a->h, x, 4, dims);
+}
+static tpj_value *unfold(const attention *a, tpj_value *x, int64_t n) {
+    const int64_t dims[] = {a->batch, a->heads, a->length, n};
+    return hlo_reshape(a->h, x, 4, dims);
+}
+
+static bool begin(tpj_emit *e, attention *a) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_type q = tpj_in_type(e, "query"), k = tpj_in_type(e, "key"), v = tpj_in_type(e, "value");
+    *a = (attention){.h = h, .dtype = q.dtype, .compute = tpj_compute_dtype(q.dtype)};
+    if (!tpj_nn_require_float(e, "query")) return false;
+    if (q.rank != 4 || k.rank != 4 || v.rank != 4 || k.dtype != q.dtype || v.dtype != q.dtype) {
+        tpj_fail(e, TPJ_RUNTIME, "Expected query, key, and value to be 4-dimensional and to have the same dtype");
+        return false;
+    }
+    a->batch = q.dims[0];
+    a->heads = q.dims[1];
+    a->kv_heads = k.dims[1];
+    a->length = q.dims[2];
+    a->key_length = k.dims[2];
+    a->width = q.dims[3];
+    a->value_width = v.dims[3];
+    if (k.dims[0] != a->batch || v.dims[0] != a->batch || v.dims[1] != a->kv_heads || v.dims[2] != a->key_length ||
+        k.dims[3] != a->width || a->kv_heads <= 0 || a->heads % a->kv_heads != 0) {
+        tpj_fail(e, TPJ_RUNTIME, "the sizes of query, key and value do not fit each other");
+        return false;
+    }
+    a->group = a->heads / a->kv_heads;
+    a->dropout = tpj_float(e, "dropout_p", 0);
+    a->scale = tpj_float(e, "scale", 1 / sqrt((double)a->width));
+    a->query = fold(a, tpj_in(e, "query"), a->width);
+    a->key = tpj_in(e, "key");
+    a->value = tpj_in(e, "value");
+    return !hlo_failed(h);
+}
+
+/* [b, h, m, n] x [b, h, n or m, k] with the given dimensions contracted, in the compute dtype. */
+static tpj_value *dot(const attention *a, tpj_value *x, tpj_value *y, int64_t x_dim, int64_t y_dim) {
+    const int64_t batch_dims[] = {0, 1}, x_dims[] = {x_dim}, y_dims[] = {y_dim};
+    return hlo_dot(a->h, x, y, batch_dims, batch_dims, 2, x_dims, y_dims, 1, a->compute);
+}
+
+/* Where a query may see a key, in [batch, heads, length, key_length]; NULL: everywhere. Causal: keys up to its own place. */
+static tpj_value *visible(tpj_emit *e, const attention *a) {
+    const int64_t dims[] = {a->batch, a->heads, a->length, a->key_length};
+    if (tpj_bool(e, "is_causal", false)) {
+        const int64_t square[] = {a->length, a->key_length}, mapping[] = {2, 3};
+        tpj_value *row = hlo_iota(a->h, TPJ_I32, 2, square, 0), *column = hlo_iota(a->h, TPJ_I32, 2, square, 1);
+        return hlo_broadcast_in_dim(a->h, hlo_compare(a->h, "LE", column, row), 4, dims, mapping);
+    }
+    if (!tpj_has(e, "attn_bias") || tpj_in_type(e, "attn_bias").dtype != TPJ_BOOL) return NULL;
+    return hlo_expand(a->h, tpj_in(e, "attn_bias"), 4, dims);
+}
+
+/* The scores in [batch, kv_heads, group * length, key_length]: scale q k + bias, -inf where hidden. */
+static tpj_value *scores(tpj_emit *e, const attention *a) {
+    tpj_hlo *h = a->h;
+    tpj_value *x = tpj_nn_mul_number(h, dot(a, a->query, a->key, 3, 3), a->scale);
+    const int64_t dims[] = {a->batch, a->heads, a->length, a->key_length};
+    if (tpj_has(e, "attn_bias") && tpj_in_type(e, "attn_bias").dtype != TPJ_BOOL) {
+        tpj_value *bias = hlo_expand(h, tpj_in_as(e, "attn_bias", a->compute), 4, dims);
+        x = hlo_add(h, x, fold(a, bias, a->key_length));
+    }
+    tpj_value *seen = visible(e, a);
+    if (seen != NULL) x = hlo_select(h, fold(a, seen, a->key_length), x, tpj_nn_number(h, x, -INFINITY));
+    return x;
+}
+
+/* The factors of dropout, 0 or 1 / (1 - p), drawn from a seed u64[2]: the backward pass draws the same ones again. */
+static tpj_value *dropout_factors(const attention *a, tpj_value *seed) {
+    tpj_hlo *h = a->h;
+    int64_t n = a->batch * a->heads * a->length * a->key_length, even = n + n % 2;
+    if (n == 0 || a->dropout >= 1) {
+        const int64_t dims[] = {a->batch, a->heads, a->length, a->key_length};
+        return fold(a, hlo_zeros(h, a->compute, 4, dims), a->key_length);
+    }
+    tpj_value *bits = hlo_random_bits(h, seed, TPJ_U32, 1, &even, NULL);
+    bits = fold(a, hlo_slice_dim(h, bits, 0, 0, n, 1), a->key_length);
+    tpj_value *limit = hlo_integer(h, TPJ_U32, (int64_t)(a->dropout * 0x1p32));
+    tpj_value *kept = hlo_compare(h, "GE", bits, limit);
+    return hlo_mul(h, hlo_convert(h, kept, a->compute), hlo_number(h, a->compute, 1 / (1 - a->dropout)));
+}
+
+static const int64_t last[] = {3};
+
+/* Results are in the schema's order; the places of its integers and unused tensors are none. */
+static void emit_attention(tpj_emit *e) {
+    attention a;
+    if (!begin(e, &a)) return;
+    tpj_hlo *h = a.h;
+    tpj_value *x = scores(e, &a), *zero = tpj_nn_number(h, x, 0);
+    /* A row that sees nothing gives zeros: its maximum of -inf is replaced, so that its powers are exp(-inf). */
+    tpj_value *maximum = hlo_reduce(h, "maximum", x, NULL, last, 1);
+    tpj_value *shift = hlo_select(h, hlo_compare(h, "EQ", maximum, tpj_nn_number(h, x, -INFINITY)), zero, maximum);
+    tpj_value *powers = hlo_exp(h, hlo_sub(h, x, tpj_nn_spread(h, shift, x, last, 1)));
+    tpj_value *sum = hlo_reduce(h, "add", powers, NULL, last, 1);
+    tpj_value *divisor = hlo_select(h, hlo_compare(h, "EQ", sum, zero), tpj_nn_number(h, x, 1), sum);
+    tpj_value *probabilities = hlo_div(h, powers, tpj_nn_spread(h, divisor, x, last, 1));
+    tpj_value *seed = NULL;
+    if (a.dropout > 0) {
+        const int64_t two[] = {2};
+        seed = tpj_random_bits(e, TPJ_U64, 1, two);
+        probabilities = hlo_mul(h, probabilities, dropout_factors(&a, seed));
+    }
+    tpj_value *output = dot(&a, hlo_convert(h, probabilities, a.dtype), a.value, 3, 2);
+    const int64_t rows[] = {a.batch, a.heads, a.length};
+    tpj_out_as(e, unfold(&a, output, a.value_width), a.dtype);
+    tpj_out(e, hlo_reshape(h, hlo_add(h, shift, hlo_log(h, sum)), 3, rows)); /* logsumexp */
+    for (int i = 0; i < 4; i++) tpj_out_none(e);                             /* cum_seq_q, cum_seq_k, max_q, max_k */
+    if (seed == NULL) tpj_out_none(e);
+    else tpj_out(e, hlo_bitcast(h, seed, TPJ_I64)); /* philox_seed */
+    tpj_out_none(e);                                /* philox_offset */
+    tpj_out_none(e);                                /* debug_attn_mask */
+}
+
+/* Sums what broadcasting repeated: x in [batch, heads, length, key_length] back to a type that expands to it. */
+static tpj_value *sum_to(tpj_hlo *h, tpj_value *x, const tpj_type *type) {
+    int64_t *dims = hlo_dims(h, 4);
+    int n = 0;
+    for (int d = 0; d < 4; d++) {
+        int own = d - (4 - type->rank);
+        if (own < 0 || (type->dims[own] == 1 && hlo_dim(x, d) != 1)) dims[n++] = d;
+    }
+    return hlo_reshape(h, hlo_reduce(h, "add", x, NULL, dims, n), type->rank, type->dims);
+}
+
+static void emit_attention_backward(tpj_emit *e) {
+    attention a;
+    bool mask[4];
+    tpj_nn_mask(e, "grad_input_mask", 4, mask);
+    if (!begin(e, &a)) return;
+    tpj_hlo *h = a.h;
+    tpj_value *x = scores(e, &a), *grad = fold(&a, tpj_in_as(e, "grad_out", a.dtype), a.value_width);
+    const int64_t rows[] = {a.batch, a.kv_heads, a.group * a.length};
+    tpj_value *lse = hlo_reshape(h, tpj_in_as(e, "logsumexp", a.compute), 3, rows);
+    /* +inf for a row that saw nothing: its probabilities are zero. */
+    lse = hlo_select(h, hlo_compare(h, "EQ", lse, tpj_nn_number(h, lse, -INFINITY)), tpj_nn_number(h, lse, INFINITY), lse);
+    tpj_value *probabilities = hlo_exp(h, hlo_sub(h, x, tpj_nn_spread(h, lse, x, last, 1)));
+    tpj_value *dropped = probabilities, *slope = dot(&a, grad, a.value, 3, 3);
+    if (a.dropout > 0) {
+        if (!tpj_has(e, "philox_seed")) {
+            tpj_fail(e, TPJ_RUNTIME, "the seed of the forward pass's dropout is missing");
+            return;
+        }
+        tpj_value *factors = dropout_factors(&a, hlo_bitcast(h, tpj_in(e, "philox_seed"), TPJ_U64));
+        dropped = hlo_mul(h, probabilities, factors);
+        slope = hlo_mul(h, slope, factors);
+    }
+    tpj_value *product = hlo_mul(h, hlo_convert(h, grad, a.compute), fold(&a, tpj_in_as(e, "out", a.compute), a.value_width));
+    tpj_value *delta = hlo_reduce(h, "add", product, NULL, last, 1);
+    slope = hlo_mul(h, probabilities, hlo_sub(h, slope, tpj_nn_spread(h, delta, x, last, 1)));
+    tpj_value *scaled = hlo_convert(h, tpj_nn_mul_number(h, slope, a.scale), a.dtype);
+    if (mask[0]) tpj_out_as(e, unfold(&a, dot(&a, scaled, a.key, 3, 2), a.width), a.dtype);
+    else tpj_out_none(e);
+    if (mask[1]) tpj_out_as(e, dot(&a, scaled, a.query, 2, 2), a.dtype);
+    else tpj_out_none(e);
+    if (mask[2]) tpj_out_as(e, dot(&a, hlo_convert(h, dropped, a.dtype), grad, 2, 2), a.dtype);
+    else tpj_out_none(e);
+    tpj_type bias = tpj_in_type(e, "attn_bias");
+    if (mask[3] && tpj_has(e, "attn_bias") && bias.dtype != TPJ_BOOL)
+        tpj_out_as(e, sum_to(h, unfold(&a, slope, a.key_length), &bias), bias.dtype);
+    else tpj_out_none(e);
+}
+
+const tpj_op_def tpj_ops_attention[] = {
+    {.name = "_scaled_dot_product_fused_attention_overrideable",
+     .params = "T query, T key, T value, T? attn_bias, F dropout_p=0.0, B is_causal=false, F? scale",
+     .emit = emit_attention, .flags = TPJ_OP_RANDOM},
+    {.name = "_scaled_dot_product_fused_attention_overrideable_backward",
+     .params = "T grad_out, T query, T key, T value, T? attn_bias, B[] grad_input_mask, T out, T logsumexp, F dropout_p, "
+               "B is_causal, T? philox_seed, F? scale",
+     .emit = emit_attention_backward},
+    {0}};
