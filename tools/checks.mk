@@ -17,12 +17,16 @@ check-python: $(DEV_STAMP) native
 
 # --- C unit tests: src/**/*_test.c and the runner in tests/c, all of the core built again with ASan and UBSan --------
 
+comma := ,
 SAN_BUILD  := $(BUILD)/asan
 SAN_FLAGS  := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 TEST_SRC   := $(shell find src -name '*_test.c' | sort) $(sort $(wildcard tests/c/*.c))
 TEST_OBJ   := $(TEST_SRC:%.c=$(SAN_BUILD)/%.o)
 SAN_CORE   := $(CORE_SRC:%.c=$(SAN_BUILD)/%.o)
 CAN_SANITIZE := $(SAN_BUILD)/available
+FAKE_OBJ   := $(patsubst %.c,$(SAN_BUILD)/%.o,$(sort $(wildcard tests/fake_plugin/*.c)))
+# tests/c/allocation.c makes memory run out on demand.
+WRAP_FLAGS := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free)
 
 # Says once whether the compiler can link a sanitized program here.
 $(CAN_SANITIZE):
@@ -33,18 +37,24 @@ $(CAN_SANITIZE):
 $(SAN_BUILD)/%.o: %.c $(CAN_SANITIZE)
 	@mkdir -p $(@D)
 	$(call say,cc,$< (sanitized))
-	$(Q)$(CC) $(CPPFLAGS_CORE) -Itests/c $(CPPFLAGS) -std=c11 -O1 -g $(WARNINGS) \
+	$(Q)$(CC) $(CPPFLAGS_CORE) -Itests/c $(CPPFLAGS) -DTPJ_DEBUG -std=c11 -O1 -g -fPIC $(WARNINGS) \
 	    $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(SAN_BUILD)/unit_tests: $(SAN_CORE) $(TEST_OBJ) $(BUILD)/core.list
 	$(call say,ld,$@)
-	$(Q)$(CC) $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(SAN_CORE) $(TEST_OBJ) -o $@ -ldl -lpthread -lm
+	$(Q)$(CC) $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(WRAP_FLAGS) $(SAN_CORE) $(TEST_OBJ) -o $@ \
+	    -ldl -lpthread -lm
 
-check-c: $(SAN_BUILD)/unit_tests
+# The unit tests look for it beside themselves.
+$(SAN_BUILD)/fake_plugin.so: $(FAKE_OBJ)
+	$(call say,ld,$@)
+	$(Q)$(CC) -shared -Wl,-Bsymbolic $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(FAKE_OBJ) -o $@ -lpthread
+
+check-c: $(SAN_BUILD)/unit_tests $(SAN_BUILD)/fake_plugin.so
 	@grep -q yes $(CAN_SANITIZE) || echo "skipped: ASan and UBSan ($(CC) has no runtime for them: install libasan, libubsan)"
 	$(SAN_BUILD)/unit_tests
 
--include $(SAN_CORE:.o=.d) $(TEST_OBJ:.o=.d)
+-include $(SAN_CORE:.o=.d) $(TEST_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
 
 # --- Lint ------------------------------------------------------------------------------------------------------------
 

@@ -32,23 +32,15 @@ static tpj_status *copy_string(const char *data, size_t n, char **out_string) {
     return NULL;
 }
 
-/* Plugins differ in the options that they know. A CPU plugin knows cpu_device_count; one that refuses it has devices of
- * its own and is asked again without. */
 static tpj_status *create_handle(tpj_client *client, int n_devices) {
     static const char option_name[] = "cpu_device_count";
     PJRT_ARGS(pjrt_named_value, option, .name = option_name, .name_size = sizeof option_name - 1,
               .type = PJRT_NAMED_VALUE_INT64, .value_size = 1);
     option.int64_value = n_devices;
     PJRT_ARGS(pjrt_client_create_args, args, .create_options = &option, .num_options = n_devices > 0);
-    tpj_status *status = PJRT_CALL(client->api, client_create, &args);
-    if (n_devices > 0 && tpj_status_code(status) == TPJ_RUNTIME) {
-        tpj_status_destroy(status);
-        PJRT_ARGS(pjrt_client_create_args, again, .num_options = 0);
-        status = PJRT_CALL(client->api, client_create, &again);
-        args.client = again.client;
-    }
+    TPJ_TRY(PJRT_CALL(client->api, client_create, &args));
     client->handle = args.client;
-    return status;
+    return NULL;
 }
 
 static tpj_status *read_platform(tpj_client *client) {
@@ -60,6 +52,22 @@ static tpj_status *read_platform(tpj_client *client) {
     TPJ_TRY(copy_string(version.platform_version, version.platform_version_size, &client->platform_version));
     client->is_cpu = strcmp(client->platform, "cpu") == 0;
     return NULL;
+}
+
+/* Plugins differ in the options that they know. A CPU plugin knows the number of devices; one that refuses it may have
+ * devices of its own, and is asked again without. */
+static tpj_status *connect_to_plugin(tpj_client *client, int n_devices) {
+    tpj_status *refusal = create_handle(client, n_devices), *status = NULL;
+    if (refusal != NULL && (n_devices == 0 || tpj_status_code(refusal) != TPJ_RUNTIME)) return refusal;
+    if (refusal != NULL) TPJ_TRY_GOTO(create_handle(client, 0));
+    TPJ_TRY_GOTO(read_platform(client));
+    if (client->is_cpu) {
+        status = refusal; /* so the number was what it refused */
+        refusal = NULL;
+    }
+done:
+    tpj_status_destroy(refusal);
+    return status;
 }
 
 static tpj_status *describe_device(const pjrt_api *api, pjrt_device *device, int *out_id,
@@ -115,8 +123,7 @@ tpj_status *tpj_client_create(tpj_plugin *plugin, int n_devices, tpj_client **ou
     client->plugin = plugin;
     client->api = plugin->api;
     TPJ_TRY_GOTO(tpj_pjrt_check_fork());
-    TPJ_TRY_GOTO(create_handle(client, n_devices));
-    TPJ_TRY_GOTO(read_platform(client));
+    TPJ_TRY_GOTO(connect_to_plugin(client, n_devices));
     TPJ_TRY_GOTO(read_addressable_devices(client));
     TPJ_TRY_GOTO(read_global_ids(client));
     if (client->is_cpu) tune_malloc();

@@ -32,14 +32,18 @@ tpj_status *tpj_pjrt_check_fork(void) {
 }
 
 /* ---- errors ---- */
-/* "client_create" as the interface spells it: "PJRT_Client_Create". */
+/* "loaded_executable_execute" as the interface spells it: "PJRT_LoadedExecutable_Execute". */
 static void spell_function(const char *function, char *out_name, size_t n) {
-    size_t length = 0;
-    bool start = true;
+    static const char *const objects[] = {"loaded_executable", "device_description", "topology_description"};
+    size_t object = strcspn(function, "_"), length = 0;
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        if (strncmp(function, objects[i], strlen(objects[i])) == 0) object = strlen(objects[i]);
     for (const char *prefix = "PJRT_"; *prefix != '\0'; prefix++) out_name[length++] = *prefix;
-    for (; *function != '\0' && length + 1 < n; function++) {
-        out_name[length++] = (char)(start ? toupper((unsigned char)*function) : *function);
-        start = *function == '_';
+    bool start = true;
+    for (size_t i = 0; function[i] != '\0' && length + 2 < n; i++) {
+        if (i == object) out_name[length++] = '_';
+        if (function[i] != '_') out_name[length++] = (char)(start ? toupper((unsigned char)function[i]) : function[i]);
+        start = function[i] == '_';
     }
     out_name[length] = '\0';
 }
