@@ -93,7 +93,7 @@ at::Generator default_generator(int64_t index) {
     return tpj_glue_default_generator(static_cast<c10::DeviceIndex>(index));
 }
 TORCH_LIBRARY_FRAGMENT(torch_pjrt, library) {
-    library.def("_default_generator(int device) -> Generator", TORCH_FN(default_generator));
+    library.def("_default_generator(int device) -> Generator?", TORCH_FN(default_generator));
 }
 
 } // namespace

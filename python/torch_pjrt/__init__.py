@@ -16,7 +16,7 @@ def __getattr__(name: str) -> str:
 
 
 def _autoload() -> None:
-    """Register the device. PyTorch calls this at the end of `import torch`: it is quick and silent and starts nothing."""
+    """Register the device. PyTorch calls this at the end of `import torch`: quick, silent, starting nothing."""
     from torch_pjrt import _loader
 
     _loader.load()

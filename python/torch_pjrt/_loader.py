@@ -2,6 +2,9 @@
 
 import contextlib
 import sys
+import warnings
+
+import torch
 
 from torch_pjrt import _discovery
 
@@ -14,14 +17,20 @@ def load() -> None:
     global loaded
     if loaded:
         return
-    plugin = _discovery.discover()
-    if plugin.inert:
+    try:
+        plugin = _discovery.discover()
+        if plugin.inert:
+            return
+        # The extension brings the glue: guard, allocator and kernels must be there before the device gets its name.
+        from torch_pjrt import _C
+    except (ImportError, OSError) as error:
+        # Not built, or built for another torch. `import torch` has to work all the same.
+        warnings.warn(
+            f'device "{BACKEND}" is not there, because the native parts of torch_pjrt do not load: {error}. They must '
+            f"be built against this torch ({torch.__version__}).",
+            stacklevel=2,
+        )
         return
-
-    import torch
-
-    # The extension brings the glue: guard, allocator and kernels must be there before the device gets its name.
-    from torch_pjrt import _C
 
     # A wrong setting is no reason to fail `import torch`: the first use of the device raises it.
     with contextlib.suppress(ValueError):

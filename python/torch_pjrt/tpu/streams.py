@@ -12,47 +12,52 @@ from torch_pjrt.tpu._lazy import _lazy_init
 from torch_pjrt.tpu._utils import DeviceLike, _get_device_index
 
 
-class Stream(torch.Stream):
-    """A stream of a device, the current one for None."""
+class _OfThisDevice(type):
+    """Makes isinstance true for PyTorch's own streams and events of this device. They are not subclassed, because
+    PyTorch takes only its own class in places."""
 
-    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> "Stream":
+    kind: type
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.kind) and getattr(instance, "device", torch.device("cpu")).type == "tpu"
+
+
+class Stream(metaclass=_OfThisDevice):
+    """A stream of a device, the current one for None: a `torch.Stream`."""
+
+    kind = torch.Stream
+
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **kwargs: Any) -> torch.Stream:  # type: ignore[misc]
         _lazy_init()
         if "stream_id" in kwargs:
-            return super().__new__(cls, priority=priority, **kwargs)
-        return super().__new__(cls, torch.device("tpu", _get_device_index(device, optional=True)), priority=priority)
-
-    def __repr__(self) -> str:
-        return f"torch.tpu.Stream(device={self.device}, stream_id={self.stream_id})"
+            return torch.Stream(priority=priority, **kwargs)
+        return torch.Stream(torch.device("tpu", _get_device_index(device, optional=True)), priority=priority)
 
 
-class Event(torch.Event):
-    """A point in the order of a device's work. With `enable_timing`, the time between two of them can be asked for."""
+class Event(metaclass=_OfThisDevice):
+    """A point in the order of a device's work: a `torch.Event`. Two with `enable_timing` know the time between them."""
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> "Event":
+    kind = torch.Event
+
+    def __new__(  # type: ignore[misc]
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
         if interprocess:
             raise NotImplementedError("events of the tpu device cannot be shared between processes")
         _lazy_init()
-        return super().__new__(cls, torch.device("tpu"), enable_timing=enable_timing, blocking=blocking)
-
-    def __repr__(self) -> str:
-        return f"torch.tpu.Event(device={self.device})"
+        return torch.Event(torch.device("tpu"), enable_timing=enable_timing, blocking=blocking)
 
 
-def _as_stream(stream: torch.Stream) -> Stream:
-    return Stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
-
-
-def current_stream(device: DeviceLike = None) -> Stream:
+def current_stream(device: DeviceLike = None) -> torch.Stream:
     """The calling thread's current stream of a device."""
     _lazy_init()
-    return _as_stream(torch._C._accelerator_getStream(_get_device_index(device, optional=True)))
+    return torch._C._accelerator_getStream(_get_device_index(device, optional=True))
 
 
-def default_stream(device: DeviceLike = None) -> Stream:
+def default_stream(device: DeviceLike = None) -> torch.Stream:
     """The stream that is current where none was chosen."""
-    _lazy_init()
-    current = torch._C._accelerator_getStream(_get_device_index(device, optional=True))
-    return Stream(stream_id=0, device_index=current.device_index, device_type=current.device_type)
+    current = current_stream(device)
+    return torch.Stream(stream_id=0, device_index=current.device_index, device_type=current.device_type)
 
 
 def set_stream(stream: torch.Stream | None) -> None:

@@ -1,0 +1,60 @@
+/* One call of an op: its arguments read off PyTorch's stack once into a key and operands (every call), and a second time
+ * into a graph (a miss only). Both walks follow the row's parameters, so operand i of the launch is input i of the graph.
+ *
+ * A call belongs to one thread and lives on its stack. */
+#ifndef TPJ_GLUE_CALL_H
+#define TPJ_GLUE_CALL_H
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+
+#include <vector>
+
+#include "op.h"
+
+class tpj_glue_call {
+public:
+    /* `stack`'s last op.n_arguments values are the arguments; they may be replaced (indices moved to the device). */
+    tpj_glue_call(const tpj_glue_op &op, torch::jit::Stack &stack);
+
+    /* Reads the arguments: fills the key, operands and device. Raises for operands on different devices. */
+    void read();
+    /* The one-node graph of the call, with written arguments as targets. */
+    tpj_graph *make_graph(const char *file, int line) const;
+
+    const c10::IValue &argument(int index) const { return stack_[base_ + static_cast<size_t>(index)]; }
+    c10::IValue &argument(int index) { return stack_[base_ + static_cast<size_t>(index)]; }
+    const c10::SmallVectorImpl<uint64_t> &key() const { return key_; }
+    c10::SmallVectorImpl<uint64_t> &key() { return key_; }
+    const c10::SmallVectorImpl<tpj_operand> &operands() const { return operands_; }
+    c10::DeviceIndex device() const { return device_; }
+    size_t base() const { return base_; }
+    torch::jit::Stack &stack() const { return stack_; }
+    const tpj_glue_op &op() const { return op_; }
+
+private:
+    void read_tensor(const at::Tensor &tensor, const char *parameter);
+    void read_number(const c10::IValue &value);
+    void read_baked(const c10::IValue &value);
+    void read_parameter(const tpj_glue_parameter &parameter);
+    void use_device(c10::DeviceIndex index);
+    void decide_device();
+    void read_aliases();
+
+    const tpj_glue_op &op_;
+    torch::jit::Stack &stack_;
+    const size_t base_;
+    c10::DeviceIndex device_ = -1;
+    c10::SmallVector<uint64_t, 96> key_;
+    c10::SmallVector<tpj_operand, 8> operands_;
+    c10::SmallVector<const at::Tensor *, 8> tensors_; /* per operand; NULL for numbers */
+    c10::SmallVector<int, 4> aliases_;                /* per operand, as tpj_input.alias; empty when nothing is written */
+    std::vector<at::Tensor> kept_;                    /* index tensors that were moved to the device */
+};
+
+/* The number in a CPU tensor of rank 0. */
+tpj_operand tpj_glue_number_of(const at::Tensor &tensor);
+tpj_operand tpj_glue_number_of(const c10::Scalar &scalar);
+
+#endif

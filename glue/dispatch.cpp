@@ -1,0 +1,228 @@
+#include "dispatch.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/nonzero.h>
+
+#include "base/config.h"
+#include "indexing.h"
+
+namespace {
+
+struct Program { /* a retained program */
+    tpj_program *program = nullptr;
+    Program() = default;
+    explicit Program(tpj_program *p) : program(p) {}
+    Program(const Program &) = delete;
+    Program &operator=(const Program &) = delete;
+    ~Program() { tpj_program_release(program); }
+};
+
+using Storages = c10::SmallVector<tpj_storage *, 8>;
+
+/* Puts the user's line behind the message of an error. */
+[[noreturn]] void throw_at_line(tpj_status *status, const std::string &file, int line) {
+    if (!file.empty()) {
+        tpj_status *located = tpj_status_create(tpj_status_code(status), "%s\n  at %s:%d", tpj_status_message(status), file.c_str(), line);
+        tpj_status_destroy(status);
+        status = located;
+    }
+    tpj_glue_throw(status);
+}
+
+/* Compiles a call that was not seen before. */
+C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, bool count_only, const std::vector<int64_t> &sizes) {
+    std::string file;
+    int line = 0;
+    tpj_glue_user_line(&file, &line);
+    std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> graph(call.make_graph(file.empty() ? nullptr : file.c_str(), line),
+                                                                   &tpj_graph_destroy);
+    tpj_program *program = nullptr;
+    tpj_status *status = tpj_eager_compile(call.key().data(), static_cast<int>(call.key().size()), call.device(), graph.get(),
+                                           count_only, sizes.data(), static_cast<int>(sizes.size()), &program);
+    if (status != nullptr) throw_at_line(status, file, line);
+    return program;
+}
+
+tpj_program *find_or_compile(const tpj_glue_call &call, bool count_only = false, const std::vector<int64_t> &sizes = {}) {
+    tpj_program *program = tpj_eager_find(call.key().data(), static_cast<int>(call.key().size()));
+    return C10_LIKELY(program != nullptr) ? program : compile(call, count_only, sizes);
+}
+
+bool is_debug_mode() { return tpj_config_eager_mode()[0] == 'd'; }
+
+Storages launch(const tpj_glue_call &call, tpj_program *program) {
+    Storages storages(static_cast<size_t>(tpj_program_n_results(program)), nullptr);
+    uint64_t random[2] = {0, 0};
+    if (const uint64_t count = tpj_program_random_count(program)) {
+        const int at = call.op().generator_argument;
+        c10::GeneratorImpl *generator = nullptr;
+        if (at >= 0 && !call.argument(at).isNone()) {
+            const at::Generator given = call.argument(at).toGenerator();
+            generator = given.unsafeGetGeneratorImpl();
+            tpj_generator_reserve(generator, call.device(), count, random);
+        } else {
+            tpj_generator_reserve(nullptr, call.device(), count, random);
+        }
+    }
+    tpj_status *status = tpj_eager_run(program, call.device(), call.operands().data(), static_cast<int>(call.operands().size()),
+                                       random, storages.data());
+    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(is_debug_mode())) status = tpj_runtime_synchronize(call.device());
+    if (C10_UNLIKELY(status != nullptr)) {
+        for (tpj_storage *storage : storages) tpj_storage_destroy(storage);
+        std::string file;
+        int line = 0;
+        tpj_glue_user_line(&file, &line);
+        throw_at_line(status, file, line);
+    }
+    return storages;
+}
+
+/* TPJ_OP_SIZED: the count runs first; what it found is part of the key of the op itself. */
+C10_NOINLINE tpj_program *find_sized(tpj_glue_call &call) {
+    constexpr uint64_t count_marker = 0xC0;
+    const size_t plain_size = call.key().size();
+    call.key().push_back(count_marker);
+    const Program counter(find_or_compile(call, true));
+    const Storages counted = launch(call, counter.program);
+    std::vector<int64_t> sizes;
+    for (size_t i = 0; i < counted.size(); i++) {
+        const tpj_result *result = tpj_program_result(counter.program, static_cast<int>(i));
+        std::vector<int64_t> found(result->n_bytes / sizeof(int64_t));
+        tpj_status *status = tpj_storage_to_host(counted[i], 0, found.data(), result->n_bytes);
+        tpj_storage_destroy(counted[i]);
+        tpj_glue_check(status);
+        sizes.insert(sizes.end(), found.begin(), found.end());
+    }
+    call.key().resize(plain_size);
+    for (const int64_t size : sizes) call.key().push_back(static_cast<uint64_t>(size));
+    return find_or_compile(call, false, sizes);
+}
+
+at::Tensor tensor_of(const tpj_result *result, tpj_storage *storage) {
+    if (result->none) return {};
+    return tpj_glue_make_tensor(storage, result->type, result->strides);
+}
+
+/* The new values among the returns, in the schema's order; lists take what is left over for them. */
+void push_returns(const tpj_glue_call &call, const tpj_program *program, const Storages &storages) {
+    const tpj_glue_op &op = call.op();
+    const auto &returns = op.handle.schema().returns();
+    const int n_results = tpj_program_n_results(program);
+    int n_lists = 0, n_single = 0;
+    for (size_t i = 0; i < returns.size(); i++) {
+        if (op.return_alias[i] >= 0) continue;
+        const bool is_list = returns[i].type()->kind() == c10::TypeKind::ListType;
+        n_lists += is_list;
+        n_single += !is_list;
+    }
+    c10::SmallVector<c10::IValue, 4> values;
+    int next = 0;
+    const auto take = [&] {
+        at::Tensor tensor = tensor_of(tpj_program_result(program, next), storages[static_cast<size_t>(next)]);
+        next++;
+        return tensor;
+    };
+    for (size_t i = 0; i < returns.size(); i++) {
+        if (op.return_alias[i] >= 0) {
+            values.emplace_back(call.argument(op.return_alias[i]));
+        } else if (returns[i].type()->kind() == c10::TypeKind::ListType) {
+            c10::List<at::Tensor> list;
+            for (int k = (n_results - n_single) / n_lists; k > 0; k--) list.push_back(take());
+            values.emplace_back(std::move(list));
+        } else {
+            values.emplace_back(take());
+        }
+    }
+    torch::jit::Stack &stack = call.stack();
+    stack.resize(call.base());
+    for (c10::IValue &value : values) stack.push_back(std::move(value));
+}
+
+/* ---- in-place and out= ---- */
+
+template <typename Visit>
+void for_each_tensor(const c10::IValue &value, const Visit &visit) {
+    if (value.isTensor()) {
+        if (value.toTensor().defined()) visit(value.toTensor());
+    } else if (value.isList()) {
+        for (const c10::IValue &element : value.toListRef())
+            if (element.isTensor() && element.toTensor().defined()) visit(element.toTensor());
+    }
+}
+
+/* Overlapping writes raise as on the CPU: within the written tensor, and partly with an operand. */
+void check_overlap(const tpj_glue_call &call) {
+    for (const int written : call.op().written)
+        for_each_tensor(call.argument(written), [&](const at::Tensor &target) {
+            if (!target.is_privateuseone()) return;
+            at::assert_no_internal_overlap(target);
+            for (int i = 0; i < call.op().n_arguments; i++) {
+                if (i == written) continue;
+                for_each_tensor(call.argument(i), [&](const at::Tensor &operand) {
+                    if (operand.is_privateuseone() && target.storage().unsafeGetStorageImpl() == operand.storage().unsafeGetStorageImpl())
+                        at::assert_no_partial_overlap(target, operand);
+                });
+            }
+        });
+}
+
+/* An out= tensor takes over a result: by moving the storage's contents where layouts agree, else by a copy. */
+void take_result(const at::Tensor &out, const tpj_result *result, tpj_storage *storage, const tpj_glue_op &op) {
+    if (result->none) return;
+    at::Tensor value = tpj_glue_make_tensor(storage, result->type, result->strides);
+    TORCH_CHECK(c10::canCast(value.scalar_type(), out.scalar_type()), "result type ", value.scalar_type(),
+                " can't be cast to the desired output type ", out.scalar_type(), " (", op.name, ")");
+    at::native::resize_output(out, value.sizes());
+    const bool same = out.is_privateuseone() && out.scalar_type() == value.scalar_type() && out.storage_offset() == 0 &&
+                      out.strides() == value.strides() && out.storage().nbytes() == value.storage().nbytes() &&
+                      !out.is_conj() && !out.is_neg() && out.device() == value.device();
+    if (!same) {
+        out.copy_(value);
+        return;
+    }
+    /* the value's own storage object is left empty */
+    tpj_storage *from = storage;
+    value.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, out.device())).release_context();
+    tpj_storage_adopt(storage_of(out), from);
+}
+
+void finish_out(tpj_glue_call &call, tpj_program *program, const Storages &storages) {
+    int result = 0;
+    for (const int written : call.op().written)
+        for_each_tensor(call.argument(written), [&](const at::Tensor &out) {
+            const auto at = static_cast<size_t>(result++);
+            take_result(out, tpj_program_result(program, static_cast<int>(at)), storages[at], call.op());
+        });
+    c10::SmallVector<c10::IValue, 4> values;
+    for (const int alias : call.op().return_alias) values.emplace_back(call.argument(alias));
+    call.stack().resize(call.base());
+    for (c10::IValue &value : values) call.stack().push_back(std::move(value));
+}
+
+} // namespace
+
+at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, const int64_t *strides) {
+    auto impl = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), tpj_storage_bytes(storage),
+                                                      tpj_glue_data_ptr(storage), tpj_glue_allocator(), true);
+    at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(impl), tpj_glue_keys,
+                                                                 c10::scalarTypeToTypeMeta(scalar_type_of(type.dtype)));
+    const auto rank = static_cast<size_t>(type.rank);
+    tensor.unsafeGetTensorImpl()->set_sizes_and_strides({type.dims, rank}, {strides, rank});
+    return tensor;
+}
+
+void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack) {
+    if (C10_UNLIKELY(op.prepares_indices) && tpj_glue_prepare_indices(op, stack)) return;
+    tpj_glue_call call(op, stack);
+    if (op.form != tpj_glue_form::functional) check_overlap(call);
+    call.read();
+    const Program program(C10_UNLIKELY(tpj_op_is_sized(op.row)) ? find_sized(call) : find_or_compile(call));
+    const Storages storages = launch(call, program.program);
+    if (op.form == tpj_glue_form::out)
+        finish_out(call, program.program, storages);
+    else
+        push_returns(call, program.program, storages);
+}

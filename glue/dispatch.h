@@ -1,0 +1,21 @@
+/* Running ops: the one boxed kernel behind every registered overload, and what the files with hand-written kernels
+ * (factories, copies) call it for. */
+#ifndef TPJ_GLUE_DISPATCH_H
+#define TPJ_GLUE_DISPATCH_H
+
+#include "call.h"
+
+/* Runs a call of an op with a row; replaces the stack's arguments by the returns. */
+void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack);
+/* Runs an op without a row: PyTorch's decomposition where there is one, else the CPU (fallback.cpp). */
+void tpj_glue_fall_back(const tpj_glue_op &op, torch::jit::Stack &stack);
+/* A dense tensor over a new storage. */
+at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, const int64_t *strides);
+/* The registered op behind an overload name ("copy_"); an internal error when it has no row. */
+const tpj_glue_op &tpj_glue_registered(const char *name, const char *overload);
+
+/* ---- installed by the Python extension; the glue works without them ---- */
+/* The innermost line of the calling thread's Python stack that is not PyTorch's or ours: false when there is none. */
+bool tpj_glue_user_line(std::string *out_file, int *out_line);
+
+#endif

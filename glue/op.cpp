@@ -1,0 +1,125 @@
+#include "op.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace {
+
+std::string full_name(const c10::OperatorName &name) {
+    std::string base = name.name.substr(name.name.find("::") + 2);
+    return name.overload_name.empty() ? base : base + "." + name.overload_name;
+}
+
+const tpj_op_def *row_of(std::string_view name) { return tpj_op_find(name.data(), name.size()); }
+
+bool is_written(const c10::Argument &argument) {
+    return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+/* All overload names of an ATen op, read once: the out= forms are matched against them. */
+const std::unordered_map<std::string, std::vector<std::string>> &overloads_by_base() {
+    static const auto *found = [] {
+        auto *map = new std::unordered_map<std::string, std::vector<std::string>>;
+        for (const c10::OperatorName &name : c10::Dispatcher::singleton().getAllOpNames())
+            if (name.name.rfind("aten::", 0) == 0) (*map)[name.name.substr(6)].push_back(name.overload_name);
+        return map;
+    }();
+    return *found;
+}
+
+/* The functional overload whose arguments are those of an out= overload without the outputs. */
+const tpj_op_def *row_of_out(const c10::FunctionSchema &schema, const std::string &base) {
+    std::vector<const c10::Argument *> inputs;
+    for (const c10::Argument &argument : schema.arguments())
+        if (!(argument.kwarg_only() && is_written(argument))) inputs.push_back(&argument);
+    const auto found = overloads_by_base().find(base);
+    if (found == overloads_by_base().end()) return nullptr;
+    for (const std::string &overload : found->second) {
+        const auto handle = c10::Dispatcher::singleton().findSchema({"aten::" + base, overload});
+        if (!handle) continue;
+        const auto &arguments = handle->schema().arguments();
+        const bool functional = std::none_of(arguments.begin(), arguments.end(), is_written);
+        bool same = functional && arguments.size() >= inputs.size();
+        for (size_t i = 0, k = 0; same && i < arguments.size(); i++) {
+            if (k < inputs.size() && arguments[i].name() == inputs[k]->name() && *arguments[i].type() == *inputs[k]->type())
+                k++;
+            else /* factories take dtype, layout, device, pin_memory where out= takes them from the output */
+                same = arguments[i].kwarg_only() && !arguments[i].name().empty() &&
+                       (arguments[i].name() == "dtype" || arguments[i].name() == "layout" || arguments[i].name() == "device" ||
+                        arguments[i].name() == "pin_memory");
+            if (i + 1 == arguments.size()) same = same && k == inputs.size();
+        }
+        const std::string name = overload.empty() ? base : base + "." + overload;
+        if (same && row_of(name) != nullptr) return row_of(name);
+    }
+    return nullptr;
+}
+
+/* "add_.Tensor" -> "add.Tensor", "__ior__.Scalar" -> "__or__.Scalar". */
+std::string functional_base(const std::string &base) {
+    if (base.size() > 4 && base.rfind("__i", 0) == 0 && base.compare(base.size() - 2, 2, "__") == 0) return "__" + base.substr(3);
+    if (!base.empty() && base.back() == '_') return base.substr(0, base.size() - 1);
+    return base;
+}
+
+} // namespace
+
+const tpj_op_def *tpj_glue_find_row(const c10::OperatorHandle &handle, tpj_glue_form *out_form) {
+    const c10::FunctionSchema &schema = handle.schema();
+    const std::string base = schema.name().substr(schema.name().find("::") + 2), &overload = schema.overload_name();
+    bool writes = false, out = false;
+    for (const c10::Argument &argument : schema.arguments()) {
+        writes = writes || is_written(argument);
+        out = out || (is_written(argument) && argument.is_out());
+    }
+    *out_form = out ? tpj_glue_form::out : writes ? tpj_glue_form::inplace : tpj_glue_form::functional;
+    const std::string suffix = overload.empty() ? "" : "." + overload;
+    if (!writes) return row_of(base + suffix);
+    if (out) return row_of_out(schema, base);
+    /* an in-place overload has its functional twin's name; the few that are written under one name say "_functional" */
+    const std::string functional = functional_base(base);
+    for (const std::string &candidate : {functional + suffix, base + suffix, functional + "_functional" + suffix})
+        if (const tpj_op_def *row = row_of(candidate)) return row;
+    return nullptr;
+}
+
+tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row, tpj_glue_form op_form)
+    : handle(op), row(op_row), form(op_form), name(full_name(op.operator_name())) {
+    const c10::FunctionSchema &schema = op.schema();
+    n_arguments = static_cast<int>(schema.arguments().size());
+    generator_argument = schema.argumentIndexWithName("generator").value_or(-1);
+    device_argument = schema.argumentIndexWithName("device").value_or(-1);
+    for (int i = 0; i < n_arguments; i++)
+        if (is_written(schema.arguments()[i])) written.push_back(i);
+    n_new_returns = 0;
+    for (const c10::Argument &result : schema.returns()) {
+        int alias = -1;
+        for (int i = 0; i < n_arguments && result.alias_info() != nullptr; i++) {
+            const auto *info = schema.arguments()[i].alias_info();
+            if (info != nullptr && info->beforeSets() == result.alias_info()->beforeSets()) alias = i;
+        }
+        return_alias.push_back(alias);
+        n_new_returns += alias < 0;
+    }
+    if (row == nullptr) return;
+    const char *cursor = tpj_op_params(row);
+    for (tpj_param param; tpj_param_next(&cursor, &param);) {
+        const auto index = schema.argumentIndexWithName(std::string(param.name, param.name_length));
+        parameters.push_back({param, index.value_or(-1)});
+    }
+    const std::string base = schema.name().substr(schema.name().find("::") + 2);
+    prepares_indices = base == "index" || base == "index_put" || base == "index_put_" || base == "_index_put_impl_" ||
+                       base == "_index_put_impl" || base == "_unsafe_index" || base == "_unsafe_index_put";
+    if (form == tpj_glue_form::functional && tpj_op_writes(row) != nullptr) {
+        std::string_view rest = tpj_op_writes(row);
+        while (!rest.empty()) {
+            const size_t comma = std::min(rest.find(','), rest.size());
+            std::string_view word = rest.substr(0, comma);
+            while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
+            const auto index = schema.argumentIndexWithName(std::string(word));
+            TORCH_INTERNAL_ASSERT(index, "row ", name, " writes an argument that its schema does not have");
+            written.push_back(*index);
+            rest.remove_prefix(std::min(comma + 1, rest.size()));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+/* Registration: one boxed kernel an ATen overload, in a loop over what PyTorch's dispatcher knows. */
+#include <torch/library.h>
+
+#include <unordered_map>
+
+#include "dispatch.h"
+
+namespace {
+
+/* The kernel of every overload. PyTorch keeps it, and with it the op's facts, for the life of the process. */
+struct Kernel final : c10::OperatorKernel {
+    explicit Kernel(const tpj_glue_op *facts) : op(facts) {}
+    void operator()(const c10::OperatorHandle &, c10::DispatchKeySet, torch::jit::Stack *stack) const {
+        if (C10_LIKELY(op->row != nullptr))
+            tpj_glue_run(*op, *stack);
+        else
+            tpj_glue_fall_back(*op, *stack);
+    }
+    const tpj_glue_op *op;
+};
+
+std::unordered_map<std::string, const tpj_glue_op *> &registered_ops() {
+    static auto *ops = new std::unordered_map<std::string, const tpj_glue_op *>;
+    return *ops;
+}
+
+/* Returns that alias an argument without writing it: a view. The fallback would copy and lose writes through it. */
+bool is_view(const c10::FunctionSchema &schema) {
+    for (const c10::Argument &result : schema.returns())
+        if (result.alias_info() != nullptr && !result.alias_info()->isWrite()) return true;
+    return false;
+}
+
+bool wants_kernel(const c10::OperatorHandle &op, const tpj_op_def *row) {
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return false; /* written by hand */
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return false;
+    if (is_view(op.schema())) return false;
+    return row != nullptr || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+void register_all(torch::Library &library) {
+    for (const c10::OperatorName &name : c10::Dispatcher::singleton().getAllOpNames()) {
+        if (name.name.rfind("aten::", 0) != 0) continue;
+        const auto op = c10::Dispatcher::singleton().findSchema(name);
+        if (!op) continue;
+        tpj_glue_form form;
+        const tpj_op_def *row = tpj_glue_find_row(*op, &form);
+        if (!wants_kernel(*op, row)) continue;
+        const auto *facts = new tpj_glue_op(*op, row, form);
+        registered_ops().emplace(facts->name, facts);
+        library.impl(facts->name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(facts)));
+    }
+}
+
+/* Ops of other libraries, and ATen ops that came after the loop. */
+void fall_back(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
+    TORCH_CHECK_NOT_IMPLEMENTED(!is_view(op.schema()) && op.hasKernelForDispatchKey(c10::DispatchKey::CPU), op.operator_name(),
+                                " has no kernel for the tpu device, and none for the CPU that could stand in. Register one with "
+                                "torch.library for the dispatch key PrivateUse1 or CompositeExplicitAutograd");
+    const tpj_glue_op facts(op, nullptr, tpj_glue_form::functional);
+    tpj_glue_fall_back(facts, *stack);
+}
+
+} // namespace
+
+const tpj_glue_op &tpj_glue_registered(const char *name, const char *overload) {
+    const std::string full = *overload == '\0' ? name : std::string(name) + "." + overload;
+    const auto found = registered_ops().find(full);
+    TORCH_INTERNAL_ASSERT(found != registered_ops().end() && found->second->row != nullptr, full, " has no row");
+    return *found->second;
+}
+
+/* After the kernels that are written by hand: this runs when Python's part of the package is loaded, not at static
+ * initialisation, so that their registrations have all happened. */
+extern "C" TPJ_API void tpj_glue_register(void) {
+    static torch::Library *library = nullptr;
+    if (library != nullptr) return;
+    library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+    register_all(*library);
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
