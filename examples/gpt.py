@@ -11,7 +11,7 @@ N_BYTES = 256
 
 @dataclass
 class Config:
-    context: int = 256
+    context: int = 64
     width: int = 160
     n_layers: int = 3
     n_heads: int = 5
@@ -69,12 +69,14 @@ class GPT(nn.Module):
 
     def initialize(self, generator: torch.Generator) -> "GPT":
         """Draw the weights from `generator`, so that they are the same whatever device the model moves to."""
-        residual = 0.02 / (2 * self.config.n_layers) ** 0.5
+        residual = (2 * self.config.n_layers) ** -0.5
         for name, parameter in self.named_parameters():
             if parameter.dim() == 1:
                 nn.init.constant_(parameter, 1.0 if "norm" in name and name.endswith("weight") else 0.0)
             else:
-                std = residual if name.endswith(("out.weight", "mlp.2.weight")) else 0.02
+                std = parameter.shape[1] ** -0.5
+                if name.endswith(("out.weight", "mlp.2.weight")):
+                    std *= residual
                 nn.init.normal_(parameter, std=std, generator=generator)
         return self
 
