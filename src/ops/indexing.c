@@ -349,3 +349,53 @@ hlo_gather_numbers tpj_index_plan_numbers(tpj_hlo *h, const tpj_value *x, const 
                                 .index_vector_dim = plan->starts->type.rank - 1,
                                 .slice_sizes = sizes};
 }
+
+/* ---- slices and diagonals ---- */
+
+int64_t tpj_slice_bounds(int64_t *start, int64_t *end, int64_t step, int64_t size) {
+    int64_t *const bounds[] = {start, end};
+    for (int i = 0; i < 2; i++) {
+        int64_t at = *bounds[i];
+        if (at < 0) at += size;
+        *bounds[i] = at < 0 ? 0 : at > size ? size : at;
+    }
+    if (*end < *start) *end = *start;
+    return (*end - *start + step - 1) / step;
+}
+
+bool tpj_diagonal_read(tpj_emit *e, tpj_value *x, tpj_diagonal *out_diagonal) {
+    tpj_hlo *h = tpj_builder(e);
+    int rank = x->type.rank, dim1 = tpj_dim(e, "dim1", rank), dim2 = tpj_dim(e, "dim2", rank);
+    if (dim1 == dim2) {
+        tpj_fail(e, TPJ_RUNTIME, "diagonal dimensions cannot be identical %d, %d", dim1, dim2);
+        return false;
+    }
+    if (hlo_failed(h)) return false;
+    int64_t offset = tpj_int(e, "offset", 0), *permutation = hlo_dims(h, rank), *moved = hlo_dims(h, rank);
+    int n = 0;
+    for (int d = 0; d < rank; d++) {
+        if (d != dim1 && d != dim2) permutation[n++] = d;
+    }
+    permutation[n++] = dim1;
+    permutation[n] = dim2;
+    for (int d = 0; d < rank; d++) moved[d] = x->type.dims[permutation[d]];
+    int64_t rows = moved[rank - 2], columns = moved[rank - 1];
+    int64_t row = offset < 0 ? -offset : 0, column = offset > 0 ? offset : 0;
+    int64_t length = rows - row < columns - column ? rows - row : columns - column;
+    int64_t *flat = hlo_dims(h, rank - 1);
+    for (int d = 0; d < rank - 2; d++) flat[d] = moved[d];
+    flat[rank - 2] = rows * columns;
+    *out_diagonal = (tpj_diagonal){.flat = hlo_reshape(h, hlo_transpose(h, x, permutation), rank - 1, flat),
+                                   .permutation = permutation,
+                                   .moved_dims = moved,
+                                   .start = length > 0 ? row * columns + column : 0,
+                                   .step = columns + 1,
+                                   .length = length > 0 ? length : 0};
+    return true;
+}
+
+tpj_value *tpj_diagonal_restore(tpj_hlo *h, const tpj_diagonal *diagonal, int rank, tpj_value *flat) {
+    int64_t *inverse = hlo_dims(h, rank);
+    for (int d = 0; d < rank; d++) inverse[diagonal->permutation[d]] = d;
+    return hlo_transpose(h, hlo_reshape(h, flat, rank, diagonal->moved_dims), inverse);
+}

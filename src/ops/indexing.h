@@ -30,6 +30,22 @@ tpj_value *tpj_scatter_rows(tpj_hlo *h, const char *kind, tpj_value *x, int dim,
 /* x[start + step * i] = src[i] along dim, for all i of src; nothing lies outside. */
 tpj_value *tpj_write_slice(tpj_hlo *h, tpj_value *x, tpj_value *src, int dim, int64_t start, int64_t step);
 
+/* Python's slice rule: wraps and clamps start and end into a dimension of `size`; returns the number of elements. */
+int64_t tpj_slice_bounds(int64_t *start, int64_t *end, int64_t step, int64_t size);
+
+/* A matrix' diagonal, seen in x with dim1 and dim2 moved behind the others and flattened into one last dimension: element i
+ * of the diagonal lies at start + i * step there. */
+typedef struct tpj_diagonal {
+    tpj_value *flat;              /* [other dims.., rows * columns] */
+    const int64_t *permutation;   /* of x, that moves dim1 and dim2 behind */
+    const int64_t *moved_dims;    /* x's dims so permuted */
+    int64_t start, step, length;
+} tpj_diagonal;
+/* false: the op has failed (a dimension out of range, or the same twice). Reads offset, dim1 and dim2. */
+bool tpj_diagonal_read(tpj_emit *e, tpj_value *x, tpj_diagonal *out_diagonal);
+/* What tpj_diagonal_read flattened, or a like value, back in x's shape. */
+tpj_value *tpj_diagonal_restore(tpj_hlo *h, const tpj_diagonal *diagonal, int rank, tpj_value *flat);
+
 /* Writes and reads of a dtype that is summed in another: halves are added up in F32 and rounded once. */
 tpj_dtype tpj_accumulate_dtype(tpj_dtype dtype);
 
