@@ -49,6 +49,8 @@ struct tpj_op_def {
     const char *params; /* see above */
     void (*emit)(tpj_emit *e);
     void (*count)(tpj_emit *e); /* TPJ_OP_SIZED: emits one I64 scalar (or I64[n]: read with tpj_size(e, i)) */
+    const char *writes;         /* "running_mean, running_var": results after the schema's own go back into these arguments,
+                                   for the few ops that update an argument which their schema does not mark */
     const char *hlo;            /* for emitters that serve many rows: the StableHLO or CHLO op, a direction, a kind */
     tpj_layout layout;
     unsigned flags;
@@ -119,7 +121,7 @@ tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool w
 #define TPJ_OP_FAMILIES(X)                                                                                              \
     X(unary) X(binary) X(compare) X(cast) X(reduce) X(scan) X(sort) X(matmul) X(conv) X(pool) X(upsample) X(linalg)     \
     X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) X(sized) X(embedding) X(scatter) X(view)       \
-    X(shape) X(create) X(random) X(optim) X(foreach) X(rnn)
+    X(view_write) X(shape) X(pad) X(create) X(random) X(optim) X(foreach) X(rnn)
 #define TPJ_OP_FAMILY_DECLARATION(family) extern const tpj_op_def tpj_ops_##family[];
 TPJ_OP_FAMILIES(TPJ_OP_FAMILY_DECLARATION)
 #undef TPJ_OP_FAMILY_DECLARATION
