@@ -1,0 +1,71 @@
+#include "ops/pointwise.h"
+
+#include <math.h>
+
+tpj_pair tpj_pair_read(tpj_emit *e, const char *x, const char *y, tpj_dtype dtype) {
+    tpj_dtype compute = tpj_compute_dtype(dtype);
+    tpj_pair pair = {tpj_builder(e), dtype, tpj_in_as(e, x, compute), tpj_in_as(e, y, compute)};
+    hlo_expand_together(pair.h, &pair.x, &pair.y);
+    return pair;
+}
+
+const char *tpj_dtype_torch_name(tpj_dtype dtype) {
+    switch (dtype) {
+        case TPJ_BOOL: return "Bool";
+        case TPJ_U8: return "Byte";
+        case TPJ_I8: return "Char";
+        case TPJ_I16: return "Short";
+        case TPJ_I32: return "Int";
+        case TPJ_I64: return "Long";
+        case TPJ_U16: return "UInt16";
+        case TPJ_U32: return "UInt32";
+        case TPJ_U64: return "UInt64";
+        case TPJ_F16: return "Half";
+        case TPJ_BF16: return "BFloat16";
+        case TPJ_F32: return "Float";
+        case TPJ_F64: return "Double";
+        case TPJ_C64: return "ComplexFloat";
+        case TPJ_C128: return "ComplexDouble";
+        default: return tpj_dtype_name(dtype);
+    }
+}
+
+void tpj_fail_dtype(tpj_emit *e, tpj_dtype dtype) {
+    tpj_fail(e, TPJ_NOT_IMPLEMENTED, "not implemented for '%s'", tpj_dtype_torch_name(dtype));
+}
+
+tpj_value *tpj_like(tpj_hlo *h, tpj_value *x, double value) { return hlo_number(h, x->type.dtype, value); }
+
+tpj_value *tpj_compare_number(tpj_hlo *h, const char *direction, tpj_value *x, double value) {
+    return hlo_compare(h, direction, x, tpj_like(h, x, value));
+}
+
+static tpj_dtype integer_of_width(tpj_dtype dtype) {
+    switch (tpj_dtype_bytes(dtype)) {
+        case 1: return TPJ_I8;
+        case 2: return TPJ_I16;
+        case 4: return TPJ_I32;
+        default: return TPJ_I64;
+    }
+}
+
+tpj_value *tpj_sign_bit(tpj_hlo *h, tpj_value *x) {
+    if (tpj_dtype_is_unsigned(x->type.dtype)) return hlo_full(h, TPJ_BOOL, x->type.rank, x->type.dims, 0);
+    if (tpj_dtype_is_float(x->type.dtype)) x = hlo_bitcast(h, x, integer_of_width(x->type.dtype));
+    return tpj_compare_number(h, "LT", x, 0);
+}
+
+tpj_value *tpj_is_infinite(tpj_hlo *h, tpj_value *x) {
+    if (tpj_dtype_is_complex(x->type.dtype))
+        return hlo_or(h, tpj_is_infinite(h, hlo_real(h, x)), tpj_is_infinite(h, hlo_imag(h, x)));
+    if (!tpj_dtype_is_float(x->type.dtype)) return hlo_full(h, TPJ_BOOL, x->type.rank, x->type.dims, 0);
+    return tpj_compare_number(h, "EQ", hlo_abs(h, x), HUGE_VAL);
+}
+
+tpj_value *tpj_truncate(tpj_hlo *h, tpj_value *x) {
+    return hlo_select(h, tpj_sign_bit(h, x), hlo_unary(h, "ceil", x), hlo_unary(h, "floor", x));
+}
+
+tpj_value *tpj_select_or(tpj_hlo *h, tpj_value *predicate, tpj_value *on_true, double otherwise) {
+    return hlo_select(h, predicate, on_true, tpj_like(h, on_true, otherwise));
+}
