@@ -15,44 +15,41 @@ check-sources:
 check-python: $(DEV_STAMP) native
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests
 
-# --- C unit tests: src/**/*_test.c and the runner in tests/c, all of the core built again with ASan and UBSan --------
+# --- C unit tests: src/**/*_test.c and the runner in tests/c, all of the core built again with ASan and UBSan. Its
+# allocations go through tests/c/allocation.c, and a fake PJRT plugin lies beside the program: both fail on demand. ----
 
-comma := ,
 SAN_BUILD  := $(BUILD)/asan
 SAN_FLAGS  := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 TEST_SRC   := $(shell find src -name '*_test.c' | sort) $(sort $(wildcard tests/c/*.c))
 TEST_OBJ   := $(TEST_SRC:%.c=$(SAN_BUILD)/%.o)
 SAN_CORE   := $(CORE_SRC:%.c=$(SAN_BUILD)/%.o)
-CAN_SANITIZE := $(SAN_BUILD)/available
 FAKE_OBJ   := $(patsubst %.c,$(SAN_BUILD)/%.o,$(sort $(wildcard tests/fake_plugin/*.c)))
-# tests/c/allocation.c makes memory run out on demand.
-WRAP_FLAGS := $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc free)
+WRAP_ALLOC := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
+# Whether the compiler can build and run a sanitized program here: found out once.
+SANITIZE   := $(SAN_BUILD)/sanitizers.cflags
 
-# Says once whether the compiler can link a sanitized program here.
-$(CAN_SANITIZE):
+$(SANITIZE):
 	@mkdir -p $(@D)
-	@if echo 'int main(void){return 0;}' | $(CC) $(SAN_FLAGS) -x c - -o $(SAN_BUILD)/probe 2>/dev/null \
-	    && $(SAN_BUILD)/probe; then echo yes > $@; else echo no > $@; fi
+	@if echo 'int main(void) { return 0; }' | $(CC) $(SAN_FLAGS) -x c - -o $(SAN_BUILD)/probe 2>/dev/null \
+	    && $(SAN_BUILD)/probe; then echo '$(SAN_FLAGS)' > $@; else : > $@; fi
 
-$(SAN_BUILD)/%.o: %.c $(CAN_SANITIZE)
+$(SAN_BUILD)/%.o: %.c $(SANITIZE)
 	@mkdir -p $(@D)
 	$(call say,cc,$< (sanitized))
-	$(Q)$(CC) $(CPPFLAGS_CORE) -Itests/c $(CPPFLAGS) -DTPJ_DEBUG -std=c11 -O1 -g -fPIC $(WARNINGS) \
-	    $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS_CORE) -Itests/c $(CPPFLAGS) -std=c11 -O1 -g -fPIC $(WARNINGS) @$(SANITIZE) $(CFLAGS) \
+	    -MMD -MP -c $< -o $@
+
+$(SAN_BUILD)/fake_plugin.so: $(FAKE_OBJ)
+	$(call say,ld,$@)
+	$(Q)$(CC) -shared @$(SANITIZE) $(FAKE_OBJ) -o $@ -lpthread
 
 $(SAN_BUILD)/unit_tests: $(SAN_CORE) $(TEST_OBJ) $(BUILD)/core.list
 	$(call say,ld,$@)
-	$(Q)$(CC) $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(WRAP_FLAGS) $(SAN_CORE) $(TEST_OBJ) -o $@ \
-	    -ldl -lpthread -lm
-
-# The unit tests look for it beside themselves.
-$(SAN_BUILD)/fake_plugin.so: $(FAKE_OBJ)
-	$(call say,ld,$@)
-	$(Q)$(CC) -shared -Wl,-Bsymbolic $$(grep -q yes $(CAN_SANITIZE) && echo '$(SAN_FLAGS)') $(FAKE_OBJ) -o $@ -lpthread
+	$(Q)$(CC) @$(SANITIZE) $(WRAP_ALLOC) $(SAN_CORE) $(TEST_OBJ) -o $@ -ldl -lpthread -lm
 
 check-c: $(SAN_BUILD)/unit_tests $(SAN_BUILD)/fake_plugin.so
-	@grep -q yes $(CAN_SANITIZE) || echo "skipped: ASan and UBSan ($(CC) has no runtime for them: install libasan, libubsan)"
-	$(SAN_BUILD)/unit_tests
+	@test -s $(SANITIZE) || echo "skipped: ASan and UBSan ($(CC) cannot link them here: install libasan and libubsan)"
+	$(SAN_BUILD)/unit_tests $(C_TEST)
 
 -include $(SAN_CORE:.o=.d) $(TEST_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
 
