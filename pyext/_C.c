@@ -1,8 +1,10 @@
 /* torch_pjrt._C: the core and the glue for Python, and nothing of their own. Limited API, one binary for every Python.
  *
  * The GIL is held, except around what may wait: creating the client. */
+#define _POSIX_C_SOURCE 200809L /* strdup, strndup */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/config.h"
@@ -259,8 +261,98 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* ---- what the glue asks of Python ---- */
+/* Folders of files that are not the user's; kept for the life of the process. */
+static char *torch_folder, *own_folder;
+
+static bool starts_with(const char *text, const char *prefix) {
+    return prefix != NULL && strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The file of a frame as UTF-8, kept alive by *out_owner (new reference). NULL when it is not the user's. */
+static const char *user_file(PyFrameObject *frame, PyObject **out_owner) {
+    PyObject *code = (PyObject *)PyFrame_GetCode(frame);
+    *out_owner = PyObject_GetAttrString(code, "co_filename");
+    Py_DECREF(code);
+    const char *file = *out_owner == NULL ? NULL : PyUnicode_AsUTF8AndSize(*out_owner, NULL);
+    if (file == NULL || starts_with(file, torch_folder) || starts_with(file, own_folder) || starts_with(file, "<frozen "))
+        return NULL;
+    return file;
+}
+
+/* A walk over the frames that call each other, from the inside out. On a miss or an error only. */
+static int find_user_line(char *out_file, size_t n_file, int *out_line) {
+    if (!Py_IsInitialized() || n_file == 0) return 0;
+    int found = 0;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *frame = (PyObject *)PyEval_GetFrame();
+    Py_XINCREF(frame);
+    while (frame != NULL && frame != Py_None && !found) {
+        PyObject *owner;
+        const char *file = user_file((PyFrameObject *)frame, &owner);
+        if (file != NULL) {
+            strncpy(out_file, file, n_file - 1);
+            out_file[n_file - 1] = '\0';
+            *out_line = PyFrame_GetLineNumber((PyFrameObject *)frame);
+            found = 1;
+        }
+        Py_XDECREF(owner);
+        PyObject *caller = PyObject_GetAttrString(frame, "f_back");
+        Py_DECREF(frame);
+        frame = caller;
+    }
+    Py_XDECREF(frame);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    PyGILState_Release(gil);
+    return found;
+}
+
+/* torch_pjrt._trace.trace(request), malloc'ed. NULL for None and for an exception, which is dropped: the CPU takes over. */
+static char *trace(const char *request) {
+    if (!Py_IsInitialized()) return NULL;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *tracer = PyImport_ImportModule("torch_pjrt._trace");
+    PyObject *answer = tracer == NULL ? NULL : PyObject_CallMethod(tracer, "trace", "s", request);
+    const char *text = answer == NULL || answer == Py_None ? NULL : PyUnicode_AsUTF8AndSize(answer, NULL);
+    char *copy = text == NULL ? NULL : strdup(text);
+    Py_XDECREF(answer);
+    Py_XDECREF(tracer);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    PyGILState_Release(gil);
+    return copy;
+}
+
+/* The folder of a module with the separator at its end, malloc'ed. NULL with an exception set when it has none. */
+static char *folder_of(const char *module_name) {
+    PyObject *imported = PyImport_ImportModule(module_name);
+    PyObject *file = imported == NULL ? NULL : PyObject_GetAttrString(imported, "__file__");
+    const char *path = file == NULL ? NULL : PyUnicode_AsUTF8AndSize(file, NULL);
+    const char *end = path == NULL ? NULL : strrchr(path, '/');
+    char *folder = end == NULL ? NULL : strndup(path, (size_t)(end - path) + 1);
+    if (folder == NULL && !PyErr_Occurred()) PyErr_Format(PyExc_ImportError, "%s lies in no folder", module_name);
+    Py_XDECREF(file);
+    Py_XDECREF(imported);
+    return folder;
+}
+
+static int execute(PyObject *self) {
+    (void)self;
+    if (torch_folder == NULL && (torch_folder = folder_of("torch")) == NULL) return -1;
+    if (own_folder == NULL && (own_folder = folder_of("torch_pjrt")) == NULL) return -1;
+    tpj_glue_set_line_finder(find_user_line);
+    tpj_glue_set_tracer(trace);
+    tpj_glue_register();
+    return 0;
+}
+
 /* The core's state belongs to the process, so the module is one per process. */
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)execute}, {0, NULL}};
 static PyModuleDef module = {
     .m_base = PyModuleDef_HEAD_INIT,
     .m_name = "torch_pjrt._C",

@@ -1,0 +1,234 @@
+"""FX graphs of ATen ops as the core's textual graphs (docs/graph_text.md).
+
+Python walks and spells; what the ops mean is known to the core alone. Every node must be an overload that has a row.
+"""
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+
+from torch_pjrt import _C
+
+DTYPES: dict[torch.dtype, str] = {
+    torch.bool: "bool",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+    torch.float8_e4m3fn: "f8e4m3fn",
+    torch.float8_e5m2: "f8e5m2",
+    torch.float8_e4m3fnuz: "f8e4m3fnuz",
+    torch.float8_e5m2fnuz: "f8e5m2fnuz",
+    torch.float8_e8m0fnu: "f8e8m0fnu",
+}
+MEMORY_FORMATS = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
+# The value is that of the argument; no program is needed for it.
+IDENTITIES = ("alias", "detach", "lift", "lift_fresh", "lift_fresh_copy")
+
+
+class Unpackable(Exception):
+    """A graph that has no textual form: an op without a row, or an argument that no row takes."""
+
+
+def op_name(op: OpOverload) -> str:
+    """The name that the op table uses: "add.Tensor", and "relu" for a default overload."""
+    name = op._schema.name.split("::", 1)[1]
+    return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
+
+
+def has_row(op: Any) -> bool:
+    return isinstance(op, OpOverload) and op.namespace == "aten" and _C.row(op_name(op)) is not None
+
+
+def row_parameters(op: OpOverload) -> list[tuple[str, str]] | None:
+    """(kind, name) of the row's parameters, None when there is no row."""
+    row = _C.row(op_name(op)) if op.namespace == "aten" else None
+    if row is None:
+        return None
+    parameters = []
+    for parameter in row.split(", ") if row else []:
+        kind, name = parameter.split(" ", 1)
+        parameters.append((kind, name.split("=", 1)[0]))
+    return parameters
+
+
+def spell_string(text: str) -> str:
+    escaped = "".join(f"\\{c}" if c in '"\\' else f"\\x{ord(c):02x}" if c < " " or c == "\x7f" else c for c in text)
+    return f'"{escaped}"'
+
+
+def spell_number(value: complex) -> str:
+    """A bool, int, float or complex number."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else repr(value)
+    return f"complex({spell_number(value.real)}, {spell_number(value.imag)})"
+
+
+def row_major(value: torch.Tensor) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def dimension_order(value: torch.Tensor) -> list[int] | None:
+    """The dimensions as they lie in memory, outermost first; None for row-major or where memory is not dense."""
+    if row_major(value):
+        return None
+    strides = value.stride()
+    order = sorted(range(value.dim()), key=lambda d: (-strides[d], d))
+    return order if row_major(value.permute(order)) else None
+
+
+class Packer:
+    """Writes one graph."""
+
+    def __init__(self, input_statements: str, n_inputs: int) -> None:
+        self._lines = [input_statements.rstrip("\n")] if input_statements.strip() else []
+        self._next = n_inputs
+        self._names: dict[Any, str] = {}
+
+    def pack(self, graph: fx.Graph, inputs: Sequence[int], constants: Any = None) -> str:
+        """`inputs[i]` is the number of the input that placeholder i stands for; `constants` owns what get_attr names."""
+        placeholders = iter(inputs)
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                self._names[node] = f"%{next(placeholders)}"
+            elif node.op == "get_attr":
+                self._names[node] = self._constant(getattr(constants, node.target))
+            elif node.op == "call_function":
+                self._call(node)
+            elif node.op == "output":
+                for value in _flatten(node.args[0]):
+                    self._return(value)
+            else:
+                raise Unpackable(f"{node.op} {node.target}")
+        return "\n".join(["graph {", *self._lines, "}"]) + "\n"
+
+    def _number(self) -> str:
+        name = f"%{self._next}"
+        self._next += 1
+        return name
+
+    def _call(self, node: fx.Node) -> None:
+        if node.target is operator.getitem:
+            source, index = node.args
+            self._names[node] = f"{self._names[source]}:{index}"
+            return
+        if not isinstance(node.target, OpOverload):
+            raise Unpackable(f"{node.target} is no op")
+        op = node.target
+        parameters = row_parameters(op)
+        if parameters is None:
+            if op.namespace == "aten" and op._schema.name.split("::")[1] in IDENTITIES:
+                self._names[node] = self._names[node.args[0]]
+                return
+            raise Unpackable(f"{op} has no row")
+        given = {argument.name: argument.default_value for argument in op._schema.arguments}
+        given |= zip(given, node.args, strict=False)
+        given |= node.kwargs
+        tensors = [value for value in _flatten(list(given.values())) if isinstance(value, fx.Node)]
+        spelled = [f"{name}={self._argument(kind, given[name], tensors)}" for kind, name in parameters if name in given]
+        name = self._number()
+        self._names[node] = name
+        self._lines.append(f"  {name} = {op_name(op)}({', '.join(spelled)}){_location(node)}")
+
+    def _argument(self, kind: str, value: Any, tensors: list[fx.Node]) -> str:
+        if value is None:
+            return "none"
+        if isinstance(value, fx.Node):
+            if not isinstance(value.meta.get("val"), torch.Tensor):
+                raise Unpackable(f"{value} is no tensor")
+            return self._names[value]
+        if isinstance(value, (list, tuple)):
+            element = kind.replace("[]", "").rstrip("?") if "[]" in kind else kind
+            if element == "F":
+                value = [float(x) for x in value]
+            return f"[{', '.join(self._argument(element, x, tensors) for x in value)}]"
+        if isinstance(value, (bool, int, float, complex)):
+            return self._literal_tensor(value, tensors) if kind.startswith("T") else spell_number(value)
+        if isinstance(value, torch.dtype):
+            return _dtype(value)
+        if isinstance(value, torch.memory_format):
+            return str(MEMORY_FORMATS[value])
+        if isinstance(value, str):
+            return spell_string(value)
+        raise Unpackable(f"an argument of type {type(value).__name__}")
+
+    def _literal_tensor(self, value: complex, tensors: list[fx.Node]) -> str:
+        """A number where the op takes a tensor: of rank 0, in the dtype that it counts as beside the other operands."""
+        dtype = torch.tensor(value).dtype
+        for node in tensors:
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                dtype = torch.result_type(node.meta["val"], value)
+                break
+        return self._full(value, dtype)
+
+    def _full(self, value: complex, dtype: torch.dtype) -> str:
+        name = self._number()
+        self._lines.append(f"  {name} = full(size=[], fill_value={spell_number(value)}, dtype={_dtype(dtype)})")
+        return name
+
+    def _constant(self, value: Any) -> str:
+        if not isinstance(value, torch.Tensor) or value.dim() != 0 or value.is_meta or value.device.type != "cpu":
+            raise Unpackable("a constant tensor")
+        return self._full(value.item(), value.dtype)
+
+    def _return(self, value: Any) -> None:
+        meta = value.meta.get("val") if isinstance(value, fx.Node) else None
+        if not isinstance(meta, torch.Tensor):
+            raise Unpackable(f"a result that is no tensor: {value}")
+        order = dimension_order(meta)
+        suffix = "" if order is None else f" order={order}"
+        self._lines.append(f"  return {self._argument('T', value, [])}{suffix}")
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    if dtype not in DTYPES:
+        raise Unpackable(f"dtype {dtype}")
+    return DTYPES[dtype]
+
+
+def _flatten(value: Any) -> Iterable[Any]:
+    if isinstance(value, (list, tuple)):
+        for element in value:
+            yield from _flatten(element)
+    else:
+        yield value
+
+
+def _location(node: fx.Node) -> str:
+    """The user's line, from the stack that tracing recorded: its last frame."""
+    stack = node.meta.get("stack_trace") or ""
+    frames = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
+    if not frames:
+        return ""
+    file, _, rest = frames[-1].removeprefix('File "').partition('", line ')
+    line = rest.split(",", 1)[0]
+    return f" @ {spell_string(file)}:{line}" if line.isdigit() else ""

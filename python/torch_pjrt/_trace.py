@@ -1,0 +1,138 @@
+"""Ops without a row, by PyTorch's own decompositions: traced once per call signature into a graph whose ops have rows.
+
+The glue asks (glue/api.h says how). The answer is the graph's text, or None when no decomposition ends in rows: the op
+runs on the CPU then.
+"""
+
+import functools
+import json
+import logging
+import math
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from torch_pjrt import _pack
+
+_log = logging.getLogger("torch_pjrt.trace")
+_DTYPES = {name: dtype for dtype, name in _pack.DTYPES.items()}
+_SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+def trace(request: str) -> str | None:
+    """Answer one request of the glue. Does not raise: what cannot be traced runs on the CPU, which reports errors."""
+    call = json.loads(request)
+    op = _overload(call["op"])
+    if op is None or op._schema.is_mutable or op not in _decompositions():
+        return None
+    try:
+        return _Call(op, call).trace()
+    except Exception as error:
+        _log.debug("%s is not decomposed: %s: %s", call["op"], type(error).__name__, error)
+        return None
+
+
+def _overload(name: str) -> OpOverload | None:
+    """The op of "aten::foo.bar"."""
+    namespace, _, full = name.partition("::")
+    base, _, overload = full.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    return getattr(packet, overload or "default", None)
+
+
+@functools.cache
+def _decompositions() -> dict[OpOverload, Any]:
+    """A decomposition for each op without a row: PyTorch's core ones first, which end in ATen ops, then the rest, whose
+    `prims` are led back to ATen."""
+    import torch._prims as prims
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    table: dict[OpOverload, Any] = {}
+    for source in (core_aten_decompositions(), decomposition_table):
+        for op, decomposition in source.items():
+            if isinstance(op, OpOverload) and op not in table and not _pack.has_row(op):
+                table[op] = decomposition
+    for name in prims.__all__:
+        prim = getattr(prims, name)
+        if isinstance(prim, OpOverload) and getattr(prim, "impl_aten", None) is not None:
+            table[prim] = prim.impl_aten  # type: ignore[attr-defined]
+    return table
+
+
+class _Call:
+    """One call that is traced: its arguments, the tensors among them as fake ones."""
+
+    def __init__(self, op: OpOverload, call: dict[str, Any]) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        self._op = op
+        self._input_statements: str = call["inputs"]
+        self._mode = FakeTensorMode()
+        self._tensors: list[torch.Tensor] = []  # in the order of the arguments
+        self._inputs: list[int] = []  # the graph input behind each
+        self._n_inputs = sum(" = " in line for line in self._input_statements.splitlines())
+        with self._mode:
+            self._arguments = [self._argument(value) for value in call["args"]]
+
+    def _argument(self, value: Any) -> Any:
+        """The Python value of an argument; a tensor becomes a function that picks it from the traced ones."""
+        if isinstance(value, list):
+            return [self._argument(element) for element in value]
+        if not isinstance(value, dict):
+            return value
+        if "input" in value:
+            return self._tensor(value)
+        if "float" in value:
+            return _SPECIAL[value["float"]]
+        if "complex" in value:
+            return complex(*(self._argument(part) for part in value["complex"]))
+        if "dtype" in value:
+            return _DTYPES[value["dtype"]]
+        if "device" in value:
+            return torch.device("tpu")
+        raise _pack.Unpackable(f"argument {value}")
+
+    def _tensor(self, value: dict[str, Any]) -> "_Pick":
+        dtype = _DTYPES[value["dtype"]]
+        number = value.get("number", False)
+        if number and dtype == torch.float64:
+            dtype = torch.get_default_dtype()  # a Python number has no precision of its own
+        device = "cpu" if number else "tpu"
+        tensor = torch.empty_strided(value["sizes"], value["strides"], dtype=dtype, device=device)
+        self._tensors.append(tensor)
+        self._inputs.append(value["input"])
+        return _Pick(len(self._tensors) - 1)
+
+    def _run(self, *tensors: torch.Tensor) -> Any:
+        values = _fill(self._arguments, tensors)
+        schema = self._op._schema.arguments
+        positional = [value for value, argument in zip(values, schema, strict=True) if not argument.kwarg_only]
+        named = {argument.name: value for value, argument in zip(values, schema, strict=True) if argument.kwarg_only}
+        return self._op(*positional, **named)
+
+    def trace(self) -> str:
+        from torch.func import functionalize
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        table = _decompositions()
+        with torch.no_grad(), self._mode:
+            module = make_fx(self._run, decomposition_table=table)(*self._tensors)
+            # Decompositions may write into tensors that they made; a second pass turns that into values.
+            if any(isinstance(n.target, OpOverload) and n.target._schema.is_mutable for n in module.graph.nodes):
+                module = make_fx(functionalize(module, remove="mutations"), decomposition_table=table)(*self._tensors)
+        module.graph.eliminate_dead_code()
+        return _pack.Packer(self._input_statements, self._n_inputs).pack(module.graph, self._inputs, module)
+
+
+class _Pick:
+    """Stands for a tensor among the arguments."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+def _fill(value: Any, tensors: tuple[torch.Tensor, ...]) -> Any:
+    if isinstance(value, list):
+        return [_fill(element, tensors) for element in value]
+    return tensors[value.index] if isinstance(value, _Pick) else value
