@@ -4,6 +4,7 @@
 #ifndef TPJ_GLUE_API_H
 #define TPJ_GLUE_API_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tpj/status.h"
@@ -23,6 +24,24 @@ TPJ_API const char *tpj_glue_fallbacks_name(int i);
 TPJ_API int64_t tpj_glue_fallbacks_calls(int i);
 /* Sets all counts to 0 and forgets the names, so that the next fallback of each op warns again. */
 TPJ_API void tpj_glue_fallbacks_reset(void);
+
+/* ---- what the Python extension gives to the glue (python_hooks.cpp); called without the GIL, which they take ---- */
+/* Writes the innermost line of the calling thread's Python stack that belongs to the user: 1, or 0 when there is none. */
+typedef int (*tpj_glue_line_finder)(char *out_file, size_t n_file, int *out_line);
+TPJ_API void tpj_glue_set_line_finder(tpj_glue_line_finder finder);
+/* Traces PyTorch's decomposition of an op that has no row. The request is JSON:
+ *     {"op": "aten::foo.bar", "inputs": "  %0 = input f32[4]\n..", "args": [..]}
+ * with the graph's input statements, and one entry per schema argument:
+ *     {"input": 0, "dtype": "f32", "sizes": [4], "strides": [1]}  tensor; "number": true for a wrapped number
+ *     [..] list, null, true, 3, 0.5, "text", {"float": "inf"|"-inf"|"nan"}, {"dtype": "f32"}, {"device": true},
+ *     {"complex": [re, im]}
+ * The answer is the graph's text (docs/graph_text.md) with one own output per result, malloc'ed; NULL when no decomposition
+ * ends in rows. */
+typedef char *(*tpj_glue_tracer)(const char *request);
+TPJ_API void tpj_glue_set_tracer(tpj_glue_tracer tracer);
+
+/* Registers the kernel of every op, once, after PyTorch is loaded. */
+TPJ_API void tpj_glue_register(void);
 
 #ifdef __cplusplus
 }

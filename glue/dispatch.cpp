@@ -184,9 +184,8 @@ void take_result(const at::Tensor &out, const tpj_result *result, tpj_storage *s
         return;
     }
     /* the value's own storage object is left empty */
-    tpj_storage *from = storage;
-    value.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(c10::DataPtr(nullptr, out.device())).release_context();
-    tpj_storage_adopt(storage_of(out), from);
+    value.storage().set_data_ptr(c10::DataPtr(nullptr, out.device())).release_context();
+    tpj_storage_adopt(storage_of(out), storage);
 }
 
 void finish_out(tpj_glue_call &call, tpj_program *program, const Storages &storages) {

@@ -52,6 +52,7 @@ typedef struct tpj_input {
     tpj_input_kind kind;
     tpj_type type;        /* BUFFER: type of the whole buffer (the storage's base shape) */
     const tpj_view *view; /* BUFFER: the elements that the value names; NULL: the buffer as it is */
+    int alias;            /* BUFFER: 1 + the number of an earlier input that is the same buffer; 0: none */
     bool number;          /* takes part in dtype promotion as a Python number does (SCALAR, and PyTorch's wrapped numbers) */
 } tpj_input;
 
@@ -138,6 +139,11 @@ TPJ_API const char *tpj_op_name(const tpj_op_def *op);
 TPJ_API const tpj_op_def *tpj_op_at(int i);
 /* The row's parameters as they stand in the table ("T self, T other, S alpha=1"). */
 TPJ_API const char *tpj_op_params(const tpj_op_def *op);
+
+/* "running_mean, running_var": arguments that results beyond the schema's own are written back to; NULL: none. */
+TPJ_API const char *tpj_op_writes(const tpj_op_def *op);
+TPJ_API bool tpj_op_is_random(const tpj_op_def *op); /* draws from the generator: its graph needs a RANDOM input */
+TPJ_API bool tpj_op_is_sized(const tpj_op_def *op);  /* its results' sizes depend on data: its count runs first */
 
 /* The textual form, documented in docs/graph_text.md. parse: errors name the line and column. print: malloc'ed, the
  * caller frees it. parse(print(g)) equals g. */

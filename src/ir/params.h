@@ -9,6 +9,11 @@
 
 #include "tpj/graph.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
 typedef enum tpj_param_kind {
     TPJ_PARAM_TENSOR,       /* T */
     TPJ_PARAM_INT,          /* I */
@@ -41,4 +46,8 @@ const char *tpj_param_spelling(const tpj_param *param);
 /* Whether an argument of this form may be given for the parameter. */
 bool tpj_param_accepts(const tpj_param *param, const tpj_arg *arg);
 
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -122,20 +122,18 @@ bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_va
     operand_strides operands[MAX_OPERANDS];
     int n = tensor_operands(lowering, node, operands, MAX_OPERANDS);
     if (n == 0) return false;
-    int64_t format = node->op->layout == TPJ_LAYOUT_MEMORY_FORMAT ? memory_format_of(node) : PRESERVE_FORMAT;
-    switch (node->op->layout) {
-        case TPJ_LAYOUT_CHANNELS_LAST:
-            for (int i = 0; i < n && i < 2; i++)
-                if (operands[i].rank == rank && suggests_channels_last(&operands[i]))
-                    return channels_last_order(rank, out_order);
-            return false;
-        case TPJ_LAYOUT_MEMORY_FORMAT:
-            if (format == CONTIGUOUS_FORMAT) return false;
-            if (format == CHANNELS_LAST || format == CHANNELS_LAST_3D) return channels_last_order(rank, out_order);
-            /* fall through: preserve_format */
-        case TPJ_LAYOUT_SELF: n = 1; break;
-        default: break;
+    tpj_layout layout = node->op->layout;
+    if (layout == TPJ_LAYOUT_CHANNELS_LAST) {
+        for (int i = 0; i < n && i < 2; i++)
+            if (operands[i].rank == rank && suggests_channels_last(&operands[i])) return channels_last_order(rank, out_order);
+        return false;
     }
+    if (layout == TPJ_LAYOUT_MEMORY_FORMAT) {
+        int64_t format = memory_format_of(node);
+        if (format == CONTIGUOUS_FORMAT) return false;
+        if (format == CHANNELS_LAST || format == CHANNELS_LAST_3D) return channels_last_order(rank, out_order);
+    }
+    if (layout != TPJ_LAYOUT_POINTWISE) n = 1; /* preserve_format of self */
     for (int i = 0; i < n; i++)
         if (operands[i].rank > rank) return false;
     if (node->op->layout != TPJ_LAYOUT_POINTWISE && operands[0].rank != rank) return false;

@@ -22,7 +22,14 @@ static int add_parameter(tpj_lowering *lowering, tpj_parameter parameter) {
     return lowering->n_parameters++;
 }
 
+/* The input that stands for a buffer: the first of those that share it. */
+static int buffer_owner(const tpj_lowering *lowering, int input) {
+    int alias = tpj_graph_input(lowering->graph, input)->alias;
+    return alias > 0 ? alias - 1 : input;
+}
+
 tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input) {
+    input = buffer_owner(lowering, input);
     if (lowering->buffers[input] == NULL) {
         const tpj_type *type = &tpj_graph_input(lowering->graph, input)->type;
         lowering->buffer_parameters[input] = add_parameter(lowering, (tpj_parameter){TPJ_INPUT_BUFFER, input, type->dtype, *type});
@@ -286,6 +293,7 @@ static tpj_status *finish(tpj_lowering *lowering, const output_values *outputs, 
     for (int i = 0; i < outputs->n; i++) {
         int target = outputs->results[i].target;
         if (outputs->values[i] == NULL) continue;
+        if (target >= 0) target = buffer_owner(lowering, target);
         if (target >= 0 && lowering->buffers[target] != NULL)
             hlo_donate(lowering->h, lowering->buffer_parameters[target], n);
         values[n++] = outputs->values[i];

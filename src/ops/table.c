@@ -62,3 +62,6 @@ const tpj_op_def *tpj_op_at(int i) {
 
 const char *tpj_op_name(const tpj_op_def *op) { return op->name; }
 const char *tpj_op_params(const tpj_op_def *op) { return op->params; }
+const char *tpj_op_writes(const tpj_op_def *op) { return op->writes; }
+bool tpj_op_is_random(const tpj_op_def *op) { return (op->flags & TPJ_OP_RANDOM) != 0; }
+bool tpj_op_is_sized(const tpj_op_def *op) { return (op->flags & TPJ_OP_SIZED) != 0; }

@@ -13,6 +13,11 @@
 #include "tpj/dtype.h"
 #include "tpj/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
 typedef struct tpj_plugin tpj_plugin;         /* a loaded plugin; lives until the process ends */
 typedef struct tpj_client tpj_client;         /* devices of one plugin; lives until the process ends or tpj_client_destroy */
 typedef struct tpj_buffer tpj_buffer;         /* an array on one device, immutable; counted */
@@ -124,4 +129,8 @@ typedef struct tpj_compiled_cost {
 } tpj_compiled_cost;
 tpj_status *tpj_compiled_cost_stats(const tpj_compiled *compiled, tpj_compiled_cost *out_cost) TPJ_MUST_USE;
 
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
 #endif

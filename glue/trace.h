@@ -1,0 +1,15 @@
+/* Ops without a row that PyTorch can decompose: the request to Python's tracer and the way back to a program. */
+#ifndef TPJ_GLUE_TRACE_H
+#define TPJ_GLUE_TRACE_H
+
+#include <string>
+
+#include "dispatch.h"
+
+/* The tracer's graph text, "" when there is none. */
+std::string tpj_glue_trace(const std::string &request);
+
+/* Runs a functional or out= op by its decomposition; false when it has none that ends in rows. */
+bool tpj_glue_run_traced(const tpj_glue_op &op, torch::jit::Stack &stack);
+
+#endif
