@@ -345,7 +345,7 @@ const tpj_op_def tpj_ops_unary[] = {
     REAL("digamma", "chlo.digamma"),
     {.name = "polygamma", .params = "I n, T self", .emit = emit_polygamma, .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "mvlgamma", .params = "T self, I p", .emit = emit_mvlgamma, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "logit", .params = "T self, F? eps=None", .emit = emit_logit, .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "logit", .params = "T self, F? eps", .emit = emit_logit, .layout = TPJ_LAYOUT_POINTWISE},
     UNARY("sinc", emit_sinc),
     UNARY("deg2rad", emit_scaled, .variant = DEGREES_TO_RADIANS),
     UNARY("rad2deg", emit_scaled, .variant = RADIANS_TO_DEGREES),
@@ -378,7 +378,7 @@ const tpj_op_def tpj_ops_unary[] = {
     UNARY("isneginf", emit_is_signed_inf, .variant = -1),
     UNARY("bitwise_not", emit_bitwise_not),
     UNARY("logical_not", emit_logical_not),
-    {.name = "nan_to_num", .params = "T self, F? nan=None, F? posinf=None, F? neginf=None", .emit = emit_nan_to_num,
+    {.name = "nan_to_num", .params = "T self, F? nan, F? posinf, F? neginf", .emit = emit_nan_to_num,
      .layout = TPJ_LAYOUT_POINTWISE},
     {0},
 };
