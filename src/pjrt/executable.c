@@ -1,4 +1,5 @@
 /* Executables: compile, serialize, launch. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,13 +42,17 @@ static tpj_status *read_n_outputs(tpj_executable *executable) {
 
 /* A portable program has no devices of its own and takes one at each launch, as does a program for several devices (one
  * launch for each). A program for one device must not be given any. */
-static tpj_status *read_fixed_device(tpj_executable *executable) {
+static tpj_status *read_devices(tpj_executable *executable) {
     const tpj_client *client = executable->client;
     PJRT_ARGS(pjrt_loaded_executable_addressable_devices_args, args, .executable = executable->handle);
     TPJ_TRY(PJRT_CALL(client->api, loaded_executable_addressable_devices, &args));
     executable->fixed_device = -1;
     for (int i = 0; i < client->n_devices && args.num_addressable_devices == 1; i++)
         if (client->devices[i].handle == args.addressable_devices[0]) executable->fixed_device = i;
+    if (args.num_addressable_devices > 1) {
+        executable->n_launches = calloc((size_t)client->n_devices, sizeof *executable->n_launches);
+        if (executable->n_launches == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    }
     return NULL;
 }
 
@@ -62,7 +67,7 @@ static tpj_status *wrap_handle(tpj_client *client, pjrt_loaded_executable *handl
     *executable = (tpj_executable){.client = client, .handle = handle};
     atomic_init(&executable->n_references, 1);
     TPJ_TRY_GOTO(read_n_outputs(executable));
-    TPJ_TRY_GOTO(read_fixed_device(executable));
+    TPJ_TRY_GOTO(read_devices(executable));
     *out_executable = executable;
     executable = NULL;
 done:
@@ -78,6 +83,7 @@ void tpj_executable_release(tpj_executable *executable) {
     if (executable == NULL) return;
     if (atomic_fetch_sub_explicit(&executable->n_references, 1, memory_order_acq_rel) != 1) return;
     destroy_handle(executable->client->api, executable->handle);
+    free(executable->n_launches);
     free(executable);
 }
 
@@ -137,14 +143,22 @@ done:
 /* Shared by all launches that keep no inputs; plugins only read it. */
 static pjrt_execute_options plain_options = {.struct_size = sizeof(pjrt_execute_options)};
 
+/* Collectives meet by this number: it has to be the same on all devices, to change from launch to launch, and not to be 0. */
+static int next_launch(atomic_int *n_launches) {
+    unsigned number = (unsigned)atomic_fetch_add_explicit(n_launches, 1, memory_order_relaxed);
+    return (int)(number % INT_MAX) + 1;
+}
+
 static tpj_status *launch(tpj_executable *executable, int device, pjrt_buffer *const *inputs, int n_inputs,
                           const int64_t *keep, int n_keep, pjrt_buffer **outputs) {
     const tpj_client *client = executable->client;
-    pjrt_execute_options keep_options, *options = &plain_options;
-    if (n_keep > 0) {
-        keep_options = (pjrt_execute_options){.struct_size = sizeof keep_options, .non_donatable_input_indices = keep,
-                                              .num_non_donatable_input_indices = (size_t)n_keep};
-        options = &keep_options;
+    pjrt_execute_options own_options, *options = &plain_options;
+    if (n_keep > 0 || executable->n_launches != NULL) {
+        own_options = (pjrt_execute_options){.struct_size = sizeof own_options, .non_donatable_input_indices = keep,
+                                             .num_non_donatable_input_indices = (size_t)n_keep};
+        if (executable->n_launches != NULL)
+            own_options.launch_id = next_launch(&executable->n_launches[device]);
+        options = &own_options;
     }
     PJRT_ARGS(pjrt_loaded_executable_execute_args, args, .executable = executable->handle, .options = options,
               .argument_lists = &inputs, .num_devices = 1, .num_args = (size_t)n_inputs, .output_lists = &outputs,

@@ -50,7 +50,8 @@ struct tpj_executable {
     tpj_client *client;
     pjrt_loaded_executable *handle;
     int n_outputs;
-    int fixed_device; /* the only ordinal that it was compiled for, or -1: the device is chosen at each launch */
+    int fixed_device;      /* the only ordinal that it was compiled for, or -1: the device is chosen at each launch */
+    atomic_int *n_launches; /* of a program for several devices: on each ordinal so far; else NULL */
 };
 
 /* A plugin's error as a status: "PJRT_Client_Compile: message (INVALID_ARGUMENT)". Takes the error. `function` is the name

@@ -105,7 +105,8 @@ tpj_status *tpj_executable_serialize(tpj_executable *executable, void **out_data
 int tpj_executable_n_outputs(const tpj_executable *executable);
 void tpj_executable_retain(tpj_executable *executable);
 void tpj_executable_release(tpj_executable *executable);
-/* Launches on one device; returns before the work ends. Inputs are borrowed. Inputs that the module marks as donated are
+/* Launches on one device; returns before the work ends. A program for several devices is launched once on each, perhaps by
+ * a thread for each; the nth launches on all of them belong together. Inputs are borrowed. Inputs that the module marks as donated are
  * consumed (the buffer stays valid to release, but not to read) unless listed in `keep` (n_keep input positions).
  * `outputs` receives n_outputs new buffers that the caller owns; on error nothing is written to it. The hot path: no
  * allocation but the output wrappers, no lock. */
