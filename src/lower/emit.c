@@ -65,6 +65,8 @@ static tpj_value *constant_of(tpj_emit *e, const tpj_arg *arg, tpj_dtype dtype) 
 
 static bool is_constant(const tpj_arg *arg) { return arg->kind >= TPJ_ARG_BOOL && arg->kind <= TPJ_ARG_COMPLEX; }
 
+bool tpj_is_constant(tpj_emit *e, const char *name) { return is_constant(arg_of(e, name)); }
+
 static tpj_dtype dtype_of_constant(const tpj_arg *arg) {
     switch (arg->kind) {
         case TPJ_ARG_BOOL: return TPJ_BOOL;

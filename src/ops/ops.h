@@ -69,6 +69,7 @@ tpj_type tpj_in_type(tpj_emit *e, const char *name);
 /* Tensor list: n values in the builder's arena, NULL for holes. _as converts each. */
 tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n);
 bool tpj_has(tpj_emit *e, const char *name); /* the argument is there and not None */
+bool tpj_is_constant(tpj_emit *e, const char *name); /* the number of kind S or f is known: read with tpj_int, tpj_float */
 int64_t tpj_int(tpj_emit *e, const char *name, int64_t when_none);
 double tpj_float(tpj_emit *e, const char *name, double when_none); /* kinds F and S! */
 bool tpj_bool(tpj_emit *e, const char *name, bool when_none);
