@@ -1,0 +1,506 @@
+/* Reductions. Halves are reduced in F32; sums and products of integers in I64, as PyTorch's. Order statistics (median,
+ * mode, kthvalue) sort. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "ops/pointwise.h"
+
+/* ---- which dimensions ---- */
+
+/* How a row says it, in its `variant`: not at all, by the list "dim", by the number "dim" (None is all of them). */
+enum { OVER_ALL, OVER_LIST, OVER_DIM };
+
+typedef struct reduction {
+    tpj_hlo *h;
+    tpj_value *x;
+    const int64_t *dims;
+    int n_dims;
+    bool keep;
+} reduction;
+
+static const int64_t *every_dim(tpj_hlo *h, int rank) {
+    int64_t *dims = hlo_dims(h, rank);
+    for (int i = 0; i < rank && !hlo_failed(h); i++) dims[i] = i;
+    return dims;
+}
+
+static reduction reduction_of(tpj_emit *e, tpj_value *x) {
+    tpj_hlo *h = tpj_builder(e);
+    int rank = x->type.rank, over = tpj_row(e)->variant;
+    reduction r = {.h = h, .x = x, .dims = every_dim(h, rank), .n_dims = rank};
+    if (over == OVER_ALL) return r;
+    r.keep = tpj_bool(e, "keepdim", false);
+    if (over == OVER_LIST) r.dims = tpj_dims(e, "dim", rank, &r.n_dims);
+    else if (tpj_has(e, "dim")) {
+        int64_t *dims = hlo_dims(h, 1);
+        dims[0] = tpj_dim(e, "dim", rank);
+        r.dims = dims;
+        r.n_dims = rank > 0;
+    }
+    return r;
+}
+
+/* self in `dtype`, and then in the dtype that arithmetic runs in: PyTorch rounds to the asked dtype before it sums. */
+static reduction reduction_in(tpj_emit *e, tpj_dtype dtype) {
+    tpj_value *x = tpj_in_as(e, "self", dtype);
+    return reduction_of(e, hlo_convert(tpj_builder(e), x, tpj_compute_dtype(dtype)));
+}
+
+static int64_t n_reduced(const reduction *r) {
+    int64_t n = 1;
+    for (int i = 0; i < r->n_dims && !hlo_failed(r->h); i++) n *= hlo_dim(r->x, (int)r->dims[i]);
+    return n;
+}
+
+static tpj_value *reduce_of(const reduction *r, const char *kind, tpj_value *x) {
+    return hlo_reduce(r->h, kind, x, NULL, r->dims, r->n_dims);
+}
+
+/* The shape of the operand with ones where it was reduced. */
+static tpj_value *with_ones(const reduction *r, tpj_value *reduced) {
+    int rank = r->x->type.rank;
+    int64_t *dims = hlo_dims(r->h, rank);
+    if (hlo_failed(r->h)) return reduced;
+    for (int i = 0; i < rank; i++) dims[i] = r->x->type.dims[i];
+    for (int i = 0; i < r->n_dims; i++) dims[r->dims[i]] = 1;
+    return hlo_reshape(r->h, reduced, rank, dims);
+}
+
+/* .. repeated to the operand's shape. */
+static tpj_value *spread(const reduction *r, tpj_value *reduced) {
+    return hlo_expand(r->h, with_ones(r, reduced), r->x->type.rank, r->x->type.dims);
+}
+
+static void out_reduced(tpj_emit *e, const reduction *r, tpj_value *reduced, tpj_dtype dtype) {
+    tpj_out_as(e, r->keep ? with_ones(r, reduced) : reduced, dtype);
+}
+
+/* The name before the dot, for messages. */
+static const char *base_name(tpj_emit *e) {
+    const char *name = tpj_row(e)->name, *dot = strchr(name, '.');
+    return dot == NULL ? name : tpj_arena_string_n(hlo_arena(tpj_builder(e)), name, (size_t)(dot - name));
+}
+
+/* Extremes of nothing: the dimensions that are reduced must not be empty unless the result is. */
+static bool check_not_empty(tpj_emit *e, const reduction *r) {
+    if (hlo_failed(r->h) || hlo_elements(r->x) > 0) return !hlo_failed(r->h);
+    if (r->n_dims == r->x->type.rank && (tpj_row(e)->variant == OVER_ALL || r->n_dims != 1)) {
+        tpj_fail(e, tpj_row(e)->variant == OVER_ALL ? TPJ_RUNTIME : TPJ_INDEX,
+                 "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+                 "'dim' argument.",
+                 base_name(e));
+        return false;
+    }
+    for (int i = 0; i < r->n_dims; i++) {
+        if (hlo_dim(r->x, (int)r->dims[i]) > 0) continue;
+        tpj_fail(e, TPJ_INDEX, "%s(): Expected reduction dim %d to have non-zero size.", base_name(e), (int)r->dims[i]);
+        return false;
+    }
+    return true;
+}
+
+/* ---- sums and products ---- */
+
+/* The dtype of a sum: the argument, else self's, integers in I64. */
+static tpj_dtype sum_dtype(tpj_emit *e) {
+    return tpj_dtype_of(e, "dtype", tpj_sum_dtype(tpj_in_type(e, "self").dtype));
+}
+
+static void emit_sum(tpj_emit *e) {
+    tpj_dtype dtype = sum_dtype(e);
+    reduction r = reduction_in(e, dtype);
+    out_reduced(e, &r, reduce_of(&r, tpj_row(e)->hlo, r.x), dtype);
+}
+
+static void emit_nansum(tpj_emit *e) {
+    tpj_dtype dtype = sum_dtype(e);
+    if (tpj_dtype_is_complex(tpj_in_type(e, "self").dtype)) {
+        tpj_fail(e, TPJ_RUNTIME, "nansum does not support complex inputs");
+        return;
+    }
+    reduction r = reduction_in(e, dtype);
+    tpj_value *numbers = hlo_select(r.h, hlo_is_nan(r.h, r.x), tpj_like(r.h, r.x, 0), r.x);
+    out_reduced(e, &r, reduce_of(&r, "add", numbers), dtype);
+}
+
+static tpj_value *mean_of(const reduction *r) {
+    return hlo_div(r->h, reduce_of(r, "add", r->x), tpj_like(r->h, r->x, (double)n_reduced(r)));
+}
+
+static void emit_mean(tpj_emit *e) {
+    tpj_dtype given = tpj_in_type(e, "self").dtype, dtype = tpj_dtype_of(e, "dtype", given);
+    if (tpj_dtype_is_integral(dtype)) {
+        tpj_fail(e, TPJ_RUNTIME,
+                 "mean(): %s dtype. %s dtype must be either a floating point or complex dtype. Got: %s",
+                 tpj_has(e, "dtype") ? "unsupported output" : "could not infer output", tpj_has(e, "dtype") ? "Optional" : "Input",
+                 tpj_dtype_torch_name(dtype));
+        return;
+    }
+    reduction r = reduction_in(e, dtype);
+    out_reduced(e, &r, mean_of(&r), dtype);
+}
+
+static void emit_trace(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_dtype dtype = tpj_sum_dtype(tpj_in_type(e, "self").dtype);
+    tpj_value *x = tpj_in_as(e, "self", tpj_compute_dtype(dtype));
+    if (x->type.rank != 2) {
+        tpj_fail(e, TPJ_RUNTIME, "trace: expected a matrix");
+        return;
+    }
+    tpj_value *row = hlo_iota(h, TPJ_I32, 2, x->type.dims, 0), *column = hlo_iota(h, TPJ_I32, 2, x->type.dims, 1);
+    tpj_value *diagonal = tpj_select_or(h, hlo_compare(h, "EQ", row, column), x, 0);
+    tpj_out_as(e, hlo_reduce_all(h, "add", diagonal), dtype);
+}
+
+/* ---- variance ---- */
+
+enum { WANT_VARIANCE = 1, WANT_DEVIATION = 2, WANT_MEAN = 4 };
+
+/* Two passes: the mean, then the squares of what is left, which loses nothing where the mean is large. */
+static void emit_variance(tpj_emit *e, int want) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype, real = hlo_real_dtype(dtype);
+    if (tpj_dtype_is_integral(dtype)) {
+        tpj_fail(e, TPJ_RUNTIME, "%s(): input tensor must be floating point or complex", base_name(e));
+        return;
+    }
+    reduction r = reduction_in(e, dtype);
+    double freedom = (double)n_reduced(&r) - tpj_float(e, "correction", 1);
+    tpj_value *mean = mean_of(&r), *rest = hlo_sub(h, r.x, spread(&r, mean)), *square = hlo_mul(h, rest, rest);
+    if (tpj_dtype_is_complex(dtype)) {
+        tpj_value *re = hlo_real(h, rest), *im = hlo_imag(h, rest);
+        square = hlo_add(h, hlo_mul(h, re, re), hlo_mul(h, im, im));
+    }
+    tpj_value *y = reduce_of(&r, "add", square);
+    y = hlo_div(h, y, tpj_like(h, y, freedom > 0 ? freedom : 0));
+    out_reduced(e, &r, want & WANT_DEVIATION ? hlo_sqrt(h, y) : y, real);
+    if (want & WANT_MEAN) out_reduced(e, &r, mean, dtype);
+}
+
+static void emit_var(tpj_emit *e) { emit_variance(e, WANT_VARIANCE); }
+static void emit_std(tpj_emit *e) { emit_variance(e, WANT_DEVIATION); }
+static void emit_var_mean(tpj_emit *e) { emit_variance(e, WANT_VARIANCE | WANT_MEAN); }
+static void emit_std_mean(tpj_emit *e) { emit_variance(e, WANT_DEVIATION | WANT_MEAN); }
+
+/* ---- norms ---- */
+
+/* The p-norm of real numbers >= 0. */
+static tpj_value *norm_of(const reduction *r, tpj_value *size, double p) {
+    tpj_hlo *h = r->h;
+    if (p == HUGE_VAL) return reduce_of(r, "maximum", size);
+    if (p == -HUGE_VAL) return reduce_of(r, "minimum", size);
+    if (p == 0) return reduce_of(r, "add", hlo_convert(h, tpj_compare_number(h, "NE", size, 0), size->type.dtype));
+    if (p == 1) return reduce_of(r, "add", size);
+    if (p == 2) return hlo_sqrt(h, reduce_of(r, "add", hlo_mul(h, size, size)));
+    tpj_value *powers = p == 3 ? hlo_mul(h, hlo_mul(h, size, size), size) : hlo_pow(h, size, tpj_like(h, size, p));
+    tpj_value *sum = reduce_of(r, "add", powers);
+    return hlo_pow(h, sum, tpj_like(h, sum, 1 / p));
+}
+
+static void emit_norm_of(tpj_emit *e, double p, tpj_dtype dtype) {
+    if (tpj_dtype_is_integral(dtype)) {
+        tpj_fail(e, TPJ_RUNTIME, "%s: Expected a floating point or complex tensor as input. Got %s",
+                 strcmp(tpj_row(e)->name, "linalg_vector_norm") == 0 ? "linalg.vector_norm" : base_name(e),
+                 tpj_dtype_torch_name(dtype));
+        return;
+    }
+    reduction r = reduction_in(e, dtype);
+    if (n_reduced(&r) == 0 && (p < 0 || p == HUGE_VAL) && check_not_empty(e, &r) && !hlo_failed(r.h))
+        tpj_fail(e, TPJ_RUNTIME,
+                 "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have an "
+                 "identity",
+                 p);
+    tpj_value *size = hlo_abs(r.h, r.x);
+    /* |x| of complex numbers needs its square root only where it is not squared again, which the compiler sees to. */
+    out_reduced(e, &r, norm_of(&r, size, p), hlo_real_dtype(dtype));
+}
+
+static void emit_vector_norm(tpj_emit *e) {
+    emit_norm_of(e, tpj_float(e, "ord", 2), tpj_dtype_of(e, "dtype", tpj_in_type(e, "self").dtype));
+}
+
+static void emit_norm(tpj_emit *e) { emit_norm_of(e, tpj_float(e, "p", 2), tpj_in_type(e, "self").dtype); }
+
+static void emit_norm_dtype(tpj_emit *e) {
+    emit_norm_of(e, tpj_float(e, "p", 2), tpj_dtype_of(e, "dtype", tpj_in_type(e, "self").dtype));
+}
+
+/* Scales down the slices along dim whose norm is above maxnorm. */
+static void emit_renorm(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    tpj_value *x = tpj_in_as(e, "self", tpj_compute_dtype(dtype));
+    int rank = x->type.rank, dim = tpj_dim(e, "dim", rank);
+    if (rank < 2) {
+        tpj_fail(e, TPJ_RUNTIME, "renorm: input needs at least 2 dimensions, got %d dimensions", rank);
+        return;
+    }
+    double p = tpj_float(e, "p", 2), limit = tpj_float(e, "maxnorm", 0);
+    if (p <= 0 || limit < 0) {
+        tpj_fail(e, TPJ_RUNTIME, p <= 0 ? "renorm: non-positive norm not supported" : "renorm: expected maxnorm to be >= 0");
+        return;
+    }
+    int64_t *dims = hlo_dims(h, rank);
+    if (hlo_failed(h)) return;
+    for (int i = 0; i < rank - 1; i++) dims[i] = i + (i >= dim);
+    reduction r = {.h = h, .x = x, .dims = dims, .n_dims = rank - 1};
+    tpj_value *norm = norm_of(&r, hlo_abs(h, x), p);
+    tpj_value *factor = hlo_div(h, tpj_like(h, norm, limit), hlo_add(h, norm, tpj_like(h, norm, 1e-7)));
+    factor = tpj_select_or(h, tpj_compare_number(h, "GT", norm, limit), factor, 1);
+    tpj_out_as(e, hlo_mul(h, x, spread(&r, hlo_convert(h, factor, x->type.dtype))), dtype);
+}
+
+static void emit_logsumexp(tpj_emit *e) {
+    tpj_dtype dtype = tpj_float_dtype(tpj_in_type(e, "self").dtype);
+    if (tpj_dtype_is_complex(dtype)) {
+        tpj_fail_dtype(e, dtype);
+        return;
+    }
+    reduction r = reduction_in(e, dtype);
+    tpj_value *largest = reduce_of(&r, "maximum", r.x);
+    largest = hlo_select(r.h, tpj_is_infinite(r.h, largest), tpj_like(r.h, largest, 0), largest);
+    tpj_value *sum = reduce_of(&r, "add", hlo_exp(r.h, hlo_sub(r.h, r.x, spread(&r, largest))));
+    out_reduced(e, &r, hlo_add(r.h, hlo_log(r.h, sum), largest), dtype);
+}
+
+/* ---- logic and counts ---- */
+
+/* all, any: bool, but bytes for bytes. */
+static void emit_logic(tpj_emit *e) {
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    reduction r = reduction_of(e, tpj_in_as(e, "self", TPJ_BOOL));
+    out_reduced(e, &r, reduce_of(&r, tpj_row(e)->hlo, r.x), dtype == TPJ_U8 ? TPJ_U8 : TPJ_BOOL);
+}
+
+static void emit_count_nonzero(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *x = hlo_convert(h, tpj_in_as(e, "self", TPJ_BOOL), TPJ_I64);
+    reduction r = {.h = h, .x = x, .dims = every_dim(h, x->type.rank), .n_dims = x->type.rank};
+    if (tpj_has(e, "dim")) r.dims = tpj_dims(e, "dim", x->type.rank, &r.n_dims);
+    tpj_out(e, reduce_of(&r, "add", x));
+}
+
+/* ---- extremes ---- */
+
+static bool is_maximum(tpj_emit *e) { return strcmp(tpj_row(e)->hlo, "maximum") == 0; }
+
+/* self for a comparison: bool as bytes, halves as they are. */
+static tpj_value *ordered_self(tpj_emit *e) {
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    if (tpj_dtype_is_complex(dtype)) tpj_fail_dtype(e, dtype);
+    return tpj_in_as(e, "self", dtype == TPJ_BOOL ? TPJ_U8 : tpj_compute_dtype(dtype));
+}
+
+static void emit_extreme(tpj_emit *e) {
+    reduction r = reduction_of(e, ordered_self(e));
+    if (check_not_empty(e, &r)) out_reduced(e, &r, reduce_of(&r, tpj_row(e)->hlo, r.x), tpj_in_type(e, "self").dtype);
+}
+
+static void emit_aminmax(tpj_emit *e) {
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    reduction r = reduction_of(e, ordered_self(e));
+    if (!check_not_empty(e, &r)) return;
+    out_reduced(e, &r, reduce_of(&r, "minimum", r.x), dtype);
+    out_reduced(e, &r, reduce_of(&r, "maximum", r.x), dtype);
+}
+
+/* max.dim, min.dim: values and indices. */
+static void emit_extreme_dim(tpj_emit *e) {
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    reduction r = reduction_of(e, ordered_self(e));
+    if (!check_not_empty(e, &r)) return;
+    tpj_value *value = r.x, *index = hlo_zeros(r.h, TPJ_I64, 0, NULL);
+    if (r.n_dims > 0) hlo_arg_reduce(r.h, is_maximum(e), r.x, (int)r.dims[0], &value, &index);
+    out_reduced(e, &r, value, dtype);
+    out_reduced(e, &r, index, TPJ_I64);
+}
+
+static void emit_arg_extreme(tpj_emit *e) {
+    reduction r = reduction_of(e, ordered_self(e));
+    if (!check_not_empty(e, &r)) return;
+    bool whole = !tpj_has(e, "dim");
+    tpj_value *x = whole ? hlo_flatten(r.h, r.x) : r.x, *index = hlo_zeros(r.h, TPJ_I64, 0, NULL);
+    if (x->type.rank > 0) hlo_arg_reduce(r.h, is_maximum(e), x, whole ? 0 : (int)r.dims[0], NULL, &index);
+    out_reduced(e, &r, index, TPJ_I64);
+}
+
+/* ---- order statistics ---- */
+
+/* Ascending, NaN last. */
+static void is_less(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    (void)context;
+    tpj_value *x = arguments[0], *y = arguments[1], *less = hlo_compare(h, "LT", x, y);
+    if (tpj_dtype_is_float(x->type.dtype))
+        less = hlo_or(h, less, hlo_and(h, hlo_is_nan(h, y), hlo_not(h, hlo_is_nan(h, x))));
+    results[0] = less;
+}
+
+typedef struct sorted_line {
+    tpj_value *values, *indices, *positions; /* positions along dim; both I32 */
+    int dim;
+} sorted_line;
+
+static sorted_line sort_along(tpj_hlo *h, tpj_value *x, int dim) {
+    tpj_value *positions = hlo_iota(h, TPJ_I32, x->type.rank, x->type.dims, dim), *xs[] = {x, positions}, *out[2];
+    hlo_sort(h, xs, 2, dim, true, is_less, NULL, out);
+    return (sorted_line){out[0], out[1], positions, dim};
+}
+
+/* The one element at `position` (per line, or a scalar) of values or indices. */
+static tpj_value *pick(tpj_hlo *h, const sorted_line *line, tpj_value *from, tpj_value *position) {
+    if (position->type.rank > 0) {
+        position = hlo_unsqueeze(h, position, line->dim);
+        position = hlo_expand(h, position, from->type.rank, from->type.dims);
+    }
+    tpj_value *there = hlo_compare(h, "EQ", line->positions, position);
+    tpj_value *lowest = hlo_lowest(h, from->type.dtype);
+    return hlo_reduce_dim(h, "maximum", hlo_select(h, there, from, lowest), line->dim);
+}
+
+/* self with at least one dimension, and the dimension to work along. */
+static tpj_value *line_self(tpj_emit *e, const char *dim_name, int *out_dim) {
+    tpj_value *x = ordered_self(e);
+    *out_dim = dim_name == NULL ? 0 : tpj_dim(e, dim_name, x->type.rank);
+    return dim_name == NULL || x->type.rank == 0 ? hlo_flatten(tpj_builder(e), x) : x;
+}
+
+/* Values and indices of a line, with the dimensions that the op's arguments ask for. */
+static void out_line(tpj_emit *e, tpj_value *value, tpj_value *index, int dim) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_type type = tpj_in_type(e, "self");
+    bool keep = tpj_bool(e, "keepdim", false) && type.rank > 0;
+    tpj_out_as(e, keep ? hlo_unsqueeze(h, value, dim) : value, type.dtype);
+    tpj_out_as(e, keep ? hlo_unsqueeze(h, index, dim) : index, TPJ_I64);
+}
+
+static bool check_line(tpj_emit *e, const tpj_value *x, int dim) {
+    if (hlo_failed(tpj_builder(e))) return false;
+    if (hlo_dim(x, dim) > 0) return true;
+    tpj_fail(e, TPJ_INDEX, "%s(): Expected reduction dim %d to have non-zero size.", base_name(e), dim);
+    return false;
+}
+
+/* Where the lower median stands in each sorted line. NaN: the first one if there is any, or not counted. */
+static tpj_value *median_position(tpj_hlo *h, tpj_value *x, int dim, bool ignore_nan) {
+    int64_t n = hlo_dim(x, dim);
+    if (!tpj_dtype_is_float(x->type.dtype)) return hlo_integer(h, TPJ_I32, (n - 1) / 2);
+    tpj_value *n_nan = hlo_reduce_dim(h, "add", hlo_convert(h, hlo_is_nan(h, x), TPJ_I32), dim);
+    tpj_value *n_numbers = hlo_sub(h, hlo_integer(h, TPJ_I32, n), n_nan);
+    if (!ignore_nan) {
+        tpj_value *none = tpj_compare_number(h, "EQ", n_nan, 0);
+        return hlo_select(h, none, hlo_integer(h, TPJ_I32, (n - 1) / 2), n_numbers);
+    }
+    tpj_value *last = hlo_max(h, hlo_sub(h, n_numbers, hlo_integer(h, TPJ_I32, 1)), hlo_integer(h, TPJ_I32, 0));
+    return hlo_div(h, last, hlo_integer(h, TPJ_I32, 2));
+}
+
+static bool ignores_nan(tpj_emit *e) { return tpj_row(e)->hlo != NULL; }
+
+static void emit_median(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    int dim;
+    tpj_value *x = line_self(e, NULL, &dim);
+    if (hlo_elements(x) == 0) {
+        tpj_out(e, tpj_dtype_is_float(dtype) ? hlo_number(h, dtype, NAN) : hlo_lowest(h, dtype));
+        return;
+    }
+    sorted_line line = sort_along(h, x, 0);
+    tpj_out_as(e, pick(h, &line, line.values, median_position(h, x, 0, ignores_nan(e))), dtype);
+}
+
+static void emit_median_dim(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    int dim;
+    tpj_value *x = line_self(e, "dim", &dim);
+    if (!check_line(e, x, dim)) return;
+    sorted_line line = sort_along(h, x, dim);
+    tpj_value *position = median_position(h, x, dim, ignores_nan(e));
+    out_line(e, pick(h, &line, line.values, position), pick(h, &line, line.indices, position), dim);
+}
+
+static void emit_kthvalue(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    int dim;
+    tpj_value *x = line_self(e, "dim", &dim);
+    int64_t k = tpj_int(e, "k", 1), n = hlo_failed(h) ? 0 : hlo_dim(x, dim);
+    if (k < 1 || k > n) {
+        tpj_fail(e, TPJ_RUNTIME, "kthvalue(): selected number k out of range for dimension %d", dim);
+        return;
+    }
+    sorted_line line = sort_along(h, x, dim);
+    tpj_value *value = hlo_squeeze(h, hlo_slice_dim(h, line.values, dim, k - 1, k, 1), dim);
+    out_line(e, value, hlo_squeeze(h, hlo_slice_dim(h, line.indices, dim, k - 1, k, 1), dim), dim);
+}
+
+/* The smallest of the most frequent values, and where it stands last. Equal values are neighbours once sorted: a running
+ * maximum of the places where a value begins gives the length of each run so far. */
+static void emit_mode(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    int dim;
+    tpj_value *x = line_self(e, "dim", &dim);
+    if (!check_line(e, x, dim)) return;
+    sorted_line line = sort_along(h, x, dim);
+    int64_t n = hlo_dim(x, dim);
+    tpj_value *before = hlo_concatenate(
+        h, (tpj_value *const[]){hlo_slice_dim(h, line.values, dim, 0, 1, 1), hlo_slice_dim(h, line.values, dim, 0, n - 1, 1)},
+        2, dim);
+    tpj_value *begins = tpj_select_or(h, hlo_compare(h, "NE", line.values, before), line.positions, 0);
+    tpj_value *begin = hlo_cumulative(h, "maximum", begins, dim, false);
+    tpj_value *position, *length = hlo_sub(h, line.positions, begin);
+    hlo_arg_reduce(h, true, length, dim, NULL, &position);
+    out_line(e, pick(h, &line, line.values, position), pick(h, &line, line.indices, position), dim);
+}
+
+/* ---- rows ---- */
+
+#define OVER(kind, op, parameters, function, ...) {.name = op, .params = parameters, .emit = function, .variant = kind, __VA_ARGS__}
+#define MOMENT(op, function) OVER(OVER_LIST, op, "T self, I[]? dim, S!? correction, B keepdim=false", function)
+
+const tpj_op_def tpj_ops_reduce[] = {
+    OVER(OVER_ALL, "sum", "T self, D? dtype", emit_sum, .hlo = "add"),
+    OVER(OVER_LIST, "sum.dim_IntList", "T self, I[]? dim, B keepdim=false, D? dtype", emit_sum, .hlo = "add"),
+    OVER(OVER_ALL, "prod", "T self, D? dtype", emit_sum, .hlo = "multiply"),
+    OVER(OVER_DIM, "prod.dim_int", "T self, I dim, B keepdim=false, D? dtype", emit_sum, .hlo = "multiply"),
+    OVER(OVER_LIST, "nansum", "T self, I[]? dim, B keepdim=false, D? dtype", emit_nansum),
+    OVER(OVER_ALL, "mean", "T self, D? dtype", emit_mean),
+    OVER(OVER_LIST, "mean.dim", "T self, I[]? dim, B keepdim=false, D? dtype", emit_mean),
+    OVER(OVER_ALL, "trace", "T self", emit_trace),
+    MOMENT("var.correction", emit_var),
+    MOMENT("std.correction", emit_std),
+    MOMENT("var_mean.correction", emit_var_mean),
+    MOMENT("std_mean.correction", emit_std_mean),
+    OVER(OVER_LIST, "linalg_vector_norm", "T self, S! ord=2, I[]? dim, B keepdim=false, D? dtype", emit_vector_norm),
+    OVER(OVER_ALL, "norm.Scalar", "T self, S! p=2", emit_norm),
+    OVER(OVER_ALL, "norm.ScalarOpt_dtype", "T self, S!? p, D dtype", emit_norm_dtype),
+    OVER(OVER_LIST, "norm.ScalarOpt_dim", "T self, S!? p, I[] dim, B keepdim=false", emit_norm),
+    OVER(OVER_LIST, "norm.ScalarOpt_dim_dtype", "T self, S!? p, I[] dim, B keepdim, D dtype", emit_norm_dtype),
+    {.name = "renorm", .params = "T self, S! p, I dim, S! maxnorm", .emit = emit_renorm, .layout = TPJ_LAYOUT_POINTWISE},
+    OVER(OVER_LIST, "logsumexp", "T self, I[] dim, B keepdim=false", emit_logsumexp),
+    OVER(OVER_ALL, "all", "T self", emit_logic, .hlo = "and"),
+    OVER(OVER_DIM, "all.dim", "T self, I dim, B keepdim=false", emit_logic, .hlo = "and"),
+    OVER(OVER_LIST, "all.dims", "T self, I[]? dim, B keepdim=false", emit_logic, .hlo = "and"),
+    OVER(OVER_ALL, "any", "T self", emit_logic, .hlo = "or"),
+    OVER(OVER_DIM, "any.dim", "T self, I dim, B keepdim=false", emit_logic, .hlo = "or"),
+    OVER(OVER_LIST, "any.dims", "T self, I[]? dim, B keepdim=false", emit_logic, .hlo = "or"),
+    OVER(OVER_ALL, "count_nonzero", "T self, I? dim", emit_count_nonzero),
+    OVER(OVER_ALL, "count_nonzero.dim_IntList", "T self, I[] dim", emit_count_nonzero),
+    OVER(OVER_LIST, "amax", "T self, I[] dim=[], B keepdim=false", emit_extreme, .hlo = "maximum"),
+    OVER(OVER_LIST, "amin", "T self, I[] dim=[], B keepdim=false", emit_extreme, .hlo = "minimum"),
+    OVER(OVER_ALL, "max", "T self", emit_extreme, .hlo = "maximum"),
+    OVER(OVER_ALL, "min", "T self", emit_extreme, .hlo = "minimum"),
+    OVER(OVER_DIM, "aminmax", "T self, I? dim, B keepdim=false", emit_aminmax),
+    OVER(OVER_DIM, "max.dim", "T self, I dim, B keepdim=false", emit_extreme_dim, .hlo = "maximum"),
+    OVER(OVER_DIM, "min.dim", "T self, I dim, B keepdim=false", emit_extreme_dim, .hlo = "minimum"),
+    OVER(OVER_DIM, "argmax", "T self, I? dim, B keepdim=false", emit_arg_extreme, .hlo = "maximum"),
+    OVER(OVER_DIM, "argmin", "T self, I? dim, B keepdim=false", emit_arg_extreme, .hlo = "minimum"),
+    OVER(OVER_ALL, "median", "T self", emit_median),
+    OVER(OVER_ALL, "nanmedian", "T self", emit_median, .hlo = "nan"),
+    OVER(OVER_DIM, "median.dim", "T self, I dim, B keepdim=false", emit_median_dim),
+    OVER(OVER_DIM, "nanmedian.dim", "T self, I dim, B keepdim=false", emit_median_dim, .hlo = "nan"),
+    OVER(OVER_DIM, "mode", "T self, I dim=-1, B keepdim=false", emit_mode),
+    OVER(OVER_DIM, "kthvalue", "T self, I k, I dim=-1, B keepdim=false", emit_kthvalue),
+    {0},
+};
