@@ -1,6 +1,5 @@
-/* Reductions. Halves are reduced in F32; sums and products of integers in I64, as PyTorch's. Order statistics (median,
- * mode, kthvalue) sort. */
-#include <inttypes.h>
+/* Reductions. Halves are reduced in F32; sums and products of integers in I64, as PyTorch's. Order statistics are in
+ * sort.c. */
 #include <math.h>
 #include <string.h>
 
@@ -326,134 +325,6 @@ static void emit_arg_extreme(tpj_emit *e) {
     out_reduced(e, &r, index, TPJ_I64);
 }
 
-/* ---- order statistics ---- */
-
-/* Ascending, NaN last. */
-static void is_less(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
-    (void)context;
-    tpj_value *x = arguments[0], *y = arguments[1], *less = hlo_compare(h, "LT", x, y);
-    if (tpj_dtype_is_float(x->type.dtype))
-        less = hlo_or(h, less, hlo_and(h, hlo_is_nan(h, y), hlo_not(h, hlo_is_nan(h, x))));
-    results[0] = less;
-}
-
-typedef struct sorted_line {
-    tpj_value *values, *indices, *positions; /* positions along dim; both I32 */
-    int dim;
-} sorted_line;
-
-static sorted_line sort_along(tpj_hlo *h, tpj_value *x, int dim) {
-    tpj_value *positions = hlo_iota(h, TPJ_I32, x->type.rank, x->type.dims, dim), *xs[] = {x, positions}, *out[2];
-    hlo_sort(h, xs, 2, dim, true, is_less, NULL, out);
-    return (sorted_line){out[0], out[1], positions, dim};
-}
-
-/* The one element at `position` (per line, or a scalar) of values or indices. */
-static tpj_value *pick(tpj_hlo *h, const sorted_line *line, tpj_value *from, tpj_value *position) {
-    if (position->type.rank > 0) {
-        position = hlo_unsqueeze(h, position, line->dim);
-        position = hlo_expand(h, position, from->type.rank, from->type.dims);
-    }
-    tpj_value *there = hlo_compare(h, "EQ", line->positions, position);
-    tpj_value *lowest = hlo_lowest(h, from->type.dtype);
-    return hlo_reduce_dim(h, "maximum", hlo_select(h, there, from, lowest), line->dim);
-}
-
-/* self with at least one dimension, and the dimension to work along. */
-static tpj_value *line_self(tpj_emit *e, const char *dim_name, int *out_dim) {
-    tpj_value *x = ordered_self(e);
-    *out_dim = dim_name == NULL ? 0 : tpj_dim(e, dim_name, x->type.rank);
-    return dim_name == NULL || x->type.rank == 0 ? hlo_flatten(tpj_builder(e), x) : x;
-}
-
-/* Values and indices of a line, with the dimensions that the op's arguments ask for. */
-static void out_line(tpj_emit *e, tpj_value *value, tpj_value *index, int dim) {
-    tpj_hlo *h = tpj_builder(e);
-    tpj_type type = tpj_in_type(e, "self");
-    bool keep = tpj_bool(e, "keepdim", false) && type.rank > 0;
-    tpj_out_as(e, keep ? hlo_unsqueeze(h, value, dim) : value, type.dtype);
-    tpj_out_as(e, keep ? hlo_unsqueeze(h, index, dim) : index, TPJ_I64);
-}
-
-static bool check_line(tpj_emit *e, const tpj_value *x, int dim) {
-    if (hlo_failed(tpj_builder(e))) return false;
-    if (hlo_dim(x, dim) > 0) return true;
-    tpj_fail(e, TPJ_INDEX, "%s(): Expected reduction dim %d to have non-zero size.", base_name(e), dim);
-    return false;
-}
-
-/* Where the lower median stands in each sorted line. NaN: the first one if there is any, or not counted. */
-static tpj_value *median_position(tpj_hlo *h, tpj_value *x, int dim, bool ignore_nan) {
-    int64_t n = hlo_dim(x, dim);
-    if (!tpj_dtype_is_float(x->type.dtype)) return hlo_integer(h, TPJ_I32, (n - 1) / 2);
-    tpj_value *n_nan = hlo_reduce_dim(h, "add", hlo_convert(h, hlo_is_nan(h, x), TPJ_I32), dim);
-    tpj_value *n_numbers = hlo_sub(h, hlo_integer(h, TPJ_I32, n), n_nan);
-    if (!ignore_nan) {
-        tpj_value *none = tpj_compare_number(h, "EQ", n_nan, 0);
-        return hlo_select(h, none, hlo_integer(h, TPJ_I32, (n - 1) / 2), n_numbers);
-    }
-    tpj_value *last = hlo_max(h, hlo_sub(h, n_numbers, hlo_integer(h, TPJ_I32, 1)), hlo_integer(h, TPJ_I32, 0));
-    return hlo_div(h, last, hlo_integer(h, TPJ_I32, 2));
-}
-
-static bool ignores_nan(tpj_emit *e) { return tpj_row(e)->hlo != NULL; }
-
-static void emit_median(tpj_emit *e) {
-    tpj_hlo *h = tpj_builder(e);
-    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
-    int dim;
-    tpj_value *x = line_self(e, NULL, &dim);
-    if (hlo_elements(x) == 0) {
-        tpj_out(e, tpj_dtype_is_float(dtype) ? hlo_number(h, dtype, NAN) : hlo_lowest(h, dtype));
-        return;
-    }
-    sorted_line line = sort_along(h, x, 0);
-    tpj_out_as(e, pick(h, &line, line.values, median_position(h, x, 0, ignores_nan(e))), dtype);
-}
-
-static void emit_median_dim(tpj_emit *e) {
-    tpj_hlo *h = tpj_builder(e);
-    int dim;
-    tpj_value *x = line_self(e, "dim", &dim);
-    if (!check_line(e, x, dim)) return;
-    sorted_line line = sort_along(h, x, dim);
-    tpj_value *position = median_position(h, x, dim, ignores_nan(e));
-    out_line(e, pick(h, &line, line.values, position), pick(h, &line, line.indices, position), dim);
-}
-
-static void emit_kthvalue(tpj_emit *e) {
-    tpj_hlo *h = tpj_builder(e);
-    int dim;
-    tpj_value *x = line_self(e, "dim", &dim);
-    int64_t k = tpj_int(e, "k", 1), n = hlo_failed(h) ? 0 : hlo_dim(x, dim);
-    if (k < 1 || k > n) {
-        tpj_fail(e, TPJ_RUNTIME, "kthvalue(): selected number k out of range for dimension %d", dim);
-        return;
-    }
-    sorted_line line = sort_along(h, x, dim);
-    tpj_value *value = hlo_squeeze(h, hlo_slice_dim(h, line.values, dim, k - 1, k, 1), dim);
-    out_line(e, value, hlo_squeeze(h, hlo_slice_dim(h, line.indices, dim, k - 1, k, 1), dim), dim);
-}
-
-/* The smallest of the most frequent values, and where it stands last. Equal values are neighbours once sorted: a running
- * maximum of the places where a value begins gives the length of each run so far. */
-static void emit_mode(tpj_emit *e) {
-    tpj_hlo *h = tpj_builder(e);
-    int dim;
-    tpj_value *x = line_self(e, "dim", &dim);
-    if (!check_line(e, x, dim)) return;
-    sorted_line line = sort_along(h, x, dim);
-    int64_t n = hlo_dim(x, dim);
-    tpj_value *before = hlo_concatenate(
-        h, (tpj_value *const[]){hlo_slice_dim(h, line.values, dim, 0, 1, 1), hlo_slice_dim(h, line.values, dim, 0, n - 1, 1)},
-        2, dim);
-    tpj_value *begins = tpj_select_or(h, hlo_compare(h, "NE", line.values, before), line.positions, 0);
-    tpj_value *begin = hlo_cumulative(h, "maximum", begins, dim, false);
-    tpj_value *position, *length = hlo_sub(h, line.positions, begin);
-    hlo_arg_reduce(h, true, length, dim, NULL, &position);
-    out_line(e, pick(h, &line, line.values, position), pick(h, &line, line.indices, position), dim);
-}
-
 /* ---- rows ---- */
 
 #define OVER(kind, op, parameters, function, ...) {.name = op, .params = parameters, .emit = function, .variant = kind, __VA_ARGS__}
@@ -496,11 +367,5 @@ const tpj_op_def tpj_ops_reduce[] = {
     OVER(OVER_DIM, "min.dim", "T self, I dim, B keepdim=false", emit_extreme_dim, .hlo = "minimum"),
     OVER(OVER_DIM, "argmax", "T self, I? dim, B keepdim=false", emit_arg_extreme, .hlo = "maximum"),
     OVER(OVER_DIM, "argmin", "T self, I? dim, B keepdim=false", emit_arg_extreme, .hlo = "minimum"),
-    OVER(OVER_ALL, "median", "T self", emit_median),
-    OVER(OVER_ALL, "nanmedian", "T self", emit_median, .hlo = "nan"),
-    OVER(OVER_DIM, "median.dim", "T self, I dim, B keepdim=false", emit_median_dim),
-    OVER(OVER_DIM, "nanmedian.dim", "T self, I dim, B keepdim=false", emit_median_dim, .hlo = "nan"),
-    OVER(OVER_DIM, "mode", "T self, I dim=-1, B keepdim=false", emit_mode),
-    OVER(OVER_DIM, "kthvalue", "T self, I k, I dim=-1, B keepdim=false", emit_kthvalue),
     {0},
 };
