@@ -29,7 +29,7 @@ static int find_parameter(const char *params, const char *name, const char **out
 
 static const tpj_arg no_arg = {.kind = TPJ_ARG_NONE};
 
-static const tpj_arg *arg_of(tpj_emit *e, const char *name) {
+const tpj_arg *tpj_emit_argument(tpj_emit *e, const char *name) {
     const char *kind;
     size_t kind_length;
     int i = find_parameter(e->node->op->params, name, &kind, &kind_length);
@@ -46,7 +46,7 @@ static void wrong_kind(tpj_emit *e, const char *name) {
 
 tpj_hlo *tpj_builder(tpj_emit *e) { return e->h; }
 const tpj_op_def *tpj_row(tpj_emit *e) { return e->node->op; }
-bool tpj_has(tpj_emit *e, const char *name) { return arg_of(e, name)->kind != TPJ_ARG_NONE; }
+bool tpj_has(tpj_emit *e, const char *name) { return tpj_emit_argument(e, name)->kind != TPJ_ARG_NONE; }
 
 /* A constant argument (a number given where a tensor or an operand may stand), in a dtype; TPJ_N_DTYPES: its own. */
 static tpj_value *constant_of(tpj_emit *e, const tpj_arg *arg, tpj_dtype dtype) {
@@ -65,7 +65,7 @@ static tpj_value *constant_of(tpj_emit *e, const tpj_arg *arg, tpj_dtype dtype) 
 
 static bool is_constant(const tpj_arg *arg) { return arg->kind >= TPJ_ARG_BOOL && arg->kind <= TPJ_ARG_COMPLEX; }
 
-bool tpj_is_constant(tpj_emit *e, const char *name) { return is_constant(arg_of(e, name)); }
+bool tpj_is_constant(tpj_emit *e, const char *name) { return is_constant(tpj_emit_argument(e, name)); }
 
 static tpj_dtype dtype_of_constant(const tpj_arg *arg) {
     switch (arg->kind) {
@@ -77,7 +77,7 @@ static tpj_dtype dtype_of_constant(const tpj_arg *arg) {
 }
 
 static tpj_value *value_of(tpj_emit *e, const char *name, tpj_dtype dtype) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     if (arg->kind == TPJ_ARG_NONE) return NULL;
     if (is_constant(arg)) return constant_of(e, arg, dtype);
     if (arg->kind != TPJ_ARG_VALUE) {
@@ -103,14 +103,14 @@ static tpj_type type_of_ref(tpj_emit *e, tpj_ref ref) {
 }
 
 tpj_type tpj_in_type(tpj_emit *e, const char *name) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     if (is_constant(arg)) return (tpj_type){.dtype = dtype_of_constant(arg)};
     if (arg->kind != TPJ_ARG_VALUE || arg->value.node == TPJ_NO_VALUE) return (tpj_type){.dtype = TPJ_N_DTYPES};
     return type_of_ref(e, arg->value);
 }
 
 tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     if (arg->kind != TPJ_ARG_VALUES && arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
     *out_n = arg->kind == TPJ_ARG_VALUES ? arg->n : 0;
     tpj_value **values = TPJ_ARENA_ARRAY(hlo_arena(e->h), tpj_value *, *out_n + 1);
@@ -120,7 +120,7 @@ tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n) {
 }
 
 int64_t tpj_int(tpj_emit *e, const char *name, int64_t when_none) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     switch (arg->kind) {
         case TPJ_ARG_NONE: return when_none;
         case TPJ_ARG_INT: return arg->integer;
@@ -131,7 +131,7 @@ int64_t tpj_int(tpj_emit *e, const char *name, int64_t when_none) {
 }
 
 double tpj_float(tpj_emit *e, const char *name, double when_none) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     switch (arg->kind) {
         case TPJ_ARG_NONE: return when_none;
         case TPJ_ARG_FLOAT: return arg->number;
@@ -144,21 +144,21 @@ double tpj_float(tpj_emit *e, const char *name, double when_none) {
 bool tpj_bool(tpj_emit *e, const char *name, bool when_none) { return tpj_int(e, name, when_none) != 0; }
 
 tpj_dtype tpj_dtype_of(tpj_emit *e, const char *name, tpj_dtype when_none) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     if (arg->kind == TPJ_ARG_DTYPE) return arg->dtype;
     if (arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
     return when_none;
 }
 
 const char *tpj_string(tpj_emit *e, const char *name, const char *when_none) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     if (arg->kind == TPJ_ARG_STRING) return arg->string;
     if (arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
     return when_none;
 }
 
 const int64_t *tpj_ints(tpj_emit *e, const char *name, int *out_n) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     *out_n = -1;
     if (arg->kind == TPJ_ARG_INT) { /* PyTorch's int[1] accepts one number */
         *out_n = 1;
@@ -175,14 +175,14 @@ const int64_t *tpj_ints(tpj_emit *e, const char *name, int *out_n) {
 }
 
 const double *tpj_floats(tpj_emit *e, const char *name, int *out_n) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     *out_n = arg->kind == TPJ_ARG_FLOATS ? arg->n : -1;
     if (arg->kind != TPJ_ARG_FLOATS && arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
     return arg->kind == TPJ_ARG_FLOATS ? arg->numbers : NULL;
 }
 
 const bool *tpj_bools(tpj_emit *e, const char *name, int *out_n) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     *out_n = arg->kind == TPJ_ARG_BOOLS ? arg->n : -1;
     if (arg->kind != TPJ_ARG_BOOLS && arg->kind != TPJ_ARG_NONE) wrong_kind(e, name);
     return arg->kind == TPJ_ARG_BOOLS ? arg->booleans : NULL;
@@ -191,7 +191,7 @@ const bool *tpj_bools(tpj_emit *e, const char *name, int *out_n) {
 tpj_value *tpj_scalar(tpj_emit *e, const char *name, tpj_dtype dtype) { return value_of(e, name, dtype); }
 
 tpj_value *tpj_scalar_at(tpj_emit *e, const char *name, int i, tpj_dtype dtype) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     if (i >= 0 && i < arg->n) {
         if (arg->kind == TPJ_ARG_SCALARS) return hlo_convert(e->h, tpj_lowering_value(e->lowering, arg->values[i], dtype), dtype);
         if (arg->kind == TPJ_ARG_FLOATS) return hlo_number(e->h, dtype, arg->numbers[i]);
@@ -202,7 +202,7 @@ tpj_value *tpj_scalar_at(tpj_emit *e, const char *name, int i, tpj_dtype dtype) 
 }
 
 tpj_dtype tpj_scalar_dtype(tpj_emit *e, const char *name) {
-    const tpj_arg *arg = arg_of(e, name);
+    const tpj_arg *arg = tpj_emit_argument(e, name);
     if (is_constant(arg)) return dtype_of_constant(arg);
     if (arg->kind == TPJ_ARG_SCALARS && arg->n > 0) return type_of_ref(e, arg->values[0]).dtype;
     if (arg->kind == TPJ_ARG_VALUE) return type_of_ref(e, arg->value).dtype;
@@ -333,7 +333,7 @@ tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...) {
     promotion p = {TPJ_N_DTYPES, TPJ_N_DTYPES, TPJ_N_DTYPES};
     va_list names;
     va_start(names, name);
-    for (const char *each = name; each != NULL; each = va_arg(names, const char *)) promote_arg(e, arg_of(e, each), &p);
+    for (const char *each = name; each != NULL; each = va_arg(names, const char *)) promote_arg(e, tpj_emit_argument(e, each), &p);
     va_end(names);
     tpj_dtype dtype = combine(p.dims, combine(p.zero_dim, p.number));
     return dtype == TPJ_N_DTYPES ? TPJ_F32 : dtype;

@@ -44,6 +44,9 @@ struct tpj_emit {
     int n_results, capacity;
 };
 
+/* An argument of the op by its row's name for it; fails the op when the row has no such parameter. Never NULL. */
+const tpj_arg *tpj_emit_argument(tpj_emit *e, const char *name);
+
 tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input);
 tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtype);
 /* The value of a reference; `number_dtype`: the dtype to make a number in, TPJ_N_DTYPES for its own. */

@@ -106,6 +106,9 @@ tpj_dtype tpj_sum_dtype(tpj_dtype dtype);
 void tpj_out(tpj_emit *e, tpj_value *value);
 void tpj_out_as(tpj_emit *e, tpj_value *value, tpj_dtype dtype); /* converted */
 void tpj_out_none(tpj_emit *e);                                  /* a result that is an undefined tensor */
+/* Lets another row write this op's next results. Its arguments, in its order, are named parameters of this op: element i
+ * of a list, others as they are; "": absent; "1": the number. */
+void tpj_emit_row(tpj_emit *e, const char *row, const char *const *arguments, int n_arguments, int i);
 /* Fails the op. Messages end up as "op(types): message". */
 void tpj_fail(tpj_emit *e, tpj_code code, const char *format, ...) TPJ_PRINTF(3, 4);
 /* TPJ_OP_RANDOM: n uniform random bits of u32 or u64; advances the generator by what was used. */

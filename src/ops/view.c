@@ -375,7 +375,6 @@ const tpj_op_def tpj_ops_view[] = {
     {.name = "detach", .params = "T self", .emit = emit_self},
     {.name = "lift", .params = "T self", .emit = emit_self, .layout = TPJ_LAYOUT_SELF},
     {.name = "lift_fresh", .params = "T self", .emit = emit_self},
-    {.name = "lift_fresh_copy", .params = "T self", .emit = emit_self, .layout = TPJ_LAYOUT_SELF},
     {.name = "_conj", .params = "T self", .emit = emit_conj},
     {.name = "_neg_view", .params = "T self", .emit = emit_neg},
     {.name = "permute", .params = "T self, I[] dims", .emit = emit_permute},
