@@ -201,6 +201,14 @@ void finish_out(tpj_glue_call &call, tpj_program *program, const Storages &stora
     for (c10::IValue &value : values) call.stack().push_back(std::move(value));
 }
 
+/* zeros_like(x, device=...) comes here by x's device and may ask for another one. */
+void move_returns(const tpj_glue_op &op, torch::jit::Stack &stack, const c10::IValue &asked_for) {
+    if (asked_for.isNone()) return;
+    const c10::Device device = asked_for.toDevice();
+    for (size_t i = stack.size() - op.return_alias.size(); i < stack.size(); i++)
+        if (stack[i].isTensor() && stack[i].toTensor().defined() && !device.is_privateuseone()) stack[i] = stack[i].toTensor().to(device);
+}
+
 } // namespace
 
 at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, const int64_t *strides) {
@@ -215,6 +223,8 @@ at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, cons
 
 void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack) {
     if (C10_UNLIKELY(op.prepares_indices) && tpj_glue_prepare_indices(op, stack)) return;
+    const c10::IValue asked_for = op.device_argument >= 0 ? stack[stack.size() - static_cast<size_t>(op.n_arguments - op.device_argument)]
+                                                          : c10::IValue();
     tpj_glue_call call(op, stack);
     if (op.form != tpj_glue_form::functional) check_overlap(call);
     call.read();
@@ -224,4 +234,5 @@ void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack) {
         finish_out(call, program.program, storages);
     else
         push_returns(call, program.program, storages);
+    if (op.device_argument >= 0) move_returns(op, stack, asked_for);
 }

@@ -31,7 +31,14 @@ bool is_view(const c10::FunctionSchema &schema) {
     return false;
 }
 
+/* Ops that move between devices: PyTorch's composites end in _copy_from (copy.cpp), which knows both sides. Their rows serve
+ * captured graphs. */
+bool moves_between_devices(const c10::OperatorName &name) {
+    return name.name == "aten::_to_copy" || name.name == "aten::copy_" || name.name == "aten::copy";
+}
+
 bool wants_kernel(const c10::OperatorHandle &op, const tpj_op_def *row) {
+    if (moves_between_devices(op.operator_name())) return false;
     if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return false; /* written by hand */
     if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return false;
     if (is_view(op.schema())) return false;
