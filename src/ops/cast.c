@@ -42,7 +42,6 @@ const tpj_op_def tpj_ops_cast[] = {
      .layout = TPJ_LAYOUT_MEMORY_FORMAT},
     {.name = "clone", .params = "T self, M memory_format", .emit = emit_clone, .layout = TPJ_LAYOUT_MEMORY_FORMAT},
     {.name = "copy", .params = "T self, T src", .emit = emit_copy, .layout = TPJ_LAYOUT_SELF},
-    {.name = "lift_fresh_copy", .params = "T self", .emit = emit_clone, .layout = TPJ_LAYOUT_SELF},
     {.name = "detach_copy", .params = "T self", .emit = emit_clone, .layout = TPJ_LAYOUT_SELF},
     {.name = "alias_copy", .params = "T self", .emit = emit_clone, .layout = TPJ_LAYOUT_SELF},
     {.name = "view_as_real_copy", .params = "T self", .emit = emit_view_as_real},

@@ -140,19 +140,6 @@ static void emit_mean(tpj_emit *e) {
     out_reduced(e, &r, mean_of(&r), dtype);
 }
 
-static void emit_trace(tpj_emit *e) {
-    tpj_hlo *h = tpj_builder(e);
-    tpj_dtype dtype = tpj_sum_dtype(tpj_in_type(e, "self").dtype);
-    tpj_value *x = tpj_in_as(e, "self", tpj_compute_dtype(dtype));
-    if (x->type.rank != 2) {
-        tpj_fail(e, TPJ_RUNTIME, "trace: expected a matrix");
-        return;
-    }
-    tpj_value *row = hlo_iota(h, TPJ_I32, 2, x->type.dims, 0), *column = hlo_iota(h, TPJ_I32, 2, x->type.dims, 1);
-    tpj_value *diagonal = tpj_select_or(h, hlo_compare(h, "EQ", row, column), x, 0);
-    tpj_out_as(e, hlo_reduce_all(h, "add", diagonal), dtype);
-}
-
 /* ---- variance ---- */
 
 enum { WANT_VARIANCE = 1, WANT_DEVIATION = 2, WANT_MEAN = 4 };
@@ -338,7 +325,6 @@ const tpj_op_def tpj_ops_reduce[] = {
     OVER(OVER_LIST, "nansum", "T self, I[]? dim, B keepdim=false, D? dtype", emit_nansum),
     OVER(OVER_ALL, "mean", "T self, D? dtype", emit_mean),
     OVER(OVER_LIST, "mean.dim", "T self, I[]? dim, B keepdim=false, D? dtype", emit_mean),
-    OVER(OVER_ALL, "trace", "T self", emit_trace),
     MOMENT("var.correction", emit_var),
     MOMENT("std.correction", emit_std),
     MOMENT("var_mean.correction", emit_var_mean),
