@@ -226,7 +226,7 @@ def report_device() -> dict:
     properties = torch.tpu.get_device_properties()
     stats = torch.tpu.compile_stats()
     fallbacks = torch.tpu.fallbacks()
-    print(f"ran on {properties}")
+    print(f"ran on {properties.name} ({properties.type}), plugin {properties.plugin}, {properties.platform_version}")
     print(f"{stats['programs']} programs compiled in {stats['seconds']:.1f} s, reused {stats['hits']:,} times")
     print("operators that fell back to the CPU:", ", ".join(f"{op} ({n})" for op, n in fallbacks.items()) or "none")
     return {"properties": str(properties), "compile_stats": stats, "fallbacks": fallbacks}
