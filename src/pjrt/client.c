@@ -11,14 +11,21 @@
 
 /* ---- memory of CPU plugins ---- */
 /* CPU plugins take device memory from malloc. glibc returns large blocks to the system when they are freed, and the next
- * operator then faults every page in again: 50 ms for 64 MB. */
-static void tune_malloc(void) {
+ * operator then faults every page in again: 50 ms for 64 MB. One arena, because the others return theirs whatever is set;
+ * before the client exists, because a thread keeps the arena that it begins with. libtpu is told by its name: platforms
+ * have names only once there is a client, and elsewhere a wrong guess does no harm. */
+static void tune_malloc(const tpj_plugin *plugin) {
 #ifdef __GLIBC__
     enum { TOP_PAD = 64 << 20 };
-    if (!tpj_config_cpu_malloc_tuning()) return;
+    const char *slash = strrchr(plugin->path, '/');
+    const char *file = slash == NULL ? plugin->path : slash + 1;
+    if (!tpj_config_cpu_malloc_tuning() || strncmp(file, "libtpu", 6) == 0) return;
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, -1);
     mallopt(M_TOP_PAD, TOP_PAD);
+    mallopt(M_ARENA_MAX, 1);
+#else
+    (void)plugin;
 #endif
 }
 
@@ -123,10 +130,10 @@ tpj_status *tpj_client_create(tpj_plugin *plugin, int n_devices, tpj_client **ou
     client->plugin = plugin;
     client->api = plugin->api;
     TPJ_TRY_GOTO(tpj_pjrt_check_fork());
+    tune_malloc(plugin);
     TPJ_TRY_GOTO(connect_to_plugin(client, n_devices));
     TPJ_TRY_GOTO(read_addressable_devices(client));
     TPJ_TRY_GOTO(read_global_ids(client));
-    if (client->is_cpu) tune_malloc();
     tpj_log(TPJ_LOG_INFO, "%s: %d device(s) \"%s\" on platform %s", plugin->path, client->n_devices,
             client->devices[0].kind, client->platform);
     *out_client = client;
