@@ -3,6 +3,7 @@
 #include "pjrt/pjrt.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,6 +228,82 @@ TEST(pjrt_logs_what_a_destroy_reports) {
     CHECK_OK(status);
     CHECK_INT(atomic_load(&controls()->n_live), 0);
     CHECK_OR(n_ignored > 10, "%d", n_ignored);
+}
+
+/* ---- threads ---- */
+enum { N_THREADS = 4 };
+static char shared_path[600];
+
+static void *open_and_run(void *argument) {
+    tpj_plugin **out_plugin = argument;
+    tpj_status *status = tpj_plugin_open(shared_path, false, out_plugin);
+    for (int i = 0; i < 10 && status == NULL; i++) status = run_scenario();
+    return status;
+}
+
+TEST(pjrt_serves_threads_at_once) {
+    pthread_t threads[N_THREADS];
+    tpj_plugin *plugins[N_THREADS] = {NULL};
+    void *status[N_THREADS];
+    /* A path of its own, so that the threads meet while the plugin is loaded. */
+    snprintf(shared_path, sizeof shared_path, "%.*s/././fake_plugin.so", (int)(strrchr(plugin_path(), '/') - plugin_path()),
+             plugin_path());
+    atomic_store(&controls()->delay, 50);
+    for (int i = 0; i < N_THREADS; i++) pthread_create(&threads[i], NULL, open_and_run, &plugins[i]);
+    for (int i = 0; i < N_THREADS; i++) pthread_join(threads[i], &status[i]);
+    atomic_store(&controls()->delay, 0);
+    for (int i = 0; i < N_THREADS; i++) {
+        CHECK_OK((tpj_status *)status[i]);
+        CHECK(plugins[i] == plugins[0]);
+    }
+    CHECK_INT(atomic_load(&controls()->n_live), 0);
+}
+
+typedef struct sharing {
+    tpj_executable *program;
+    tpj_buffer *input;
+    atomic_int n_right;
+} sharing;
+
+/* Owns a reference to the input; the program is the test's. */
+static void *launch_on_shared(void *argument) {
+    sharing *s = argument;
+    for (int i = 0; i < 200; i++) {
+        tpj_buffer *output = NULL;
+        int32_t integers[4] = {0};
+        tpj_status *status = tpj_executable_execute(s->program, 0, &s->input, 1, NULL, 0, &output, 1);
+        if (status == NULL) status = tpj_buffer_to_host(output, integers, sizeof integers);
+        atomic_fetch_add(&s->n_right, status == NULL && integers[3] == 40);
+        tpj_status_destroy(status);
+        tpj_buffer_release(output);
+    }
+    tpj_buffer_release(s->input);
+    return NULL;
+}
+
+TEST(buffers_and_programs_are_shared_by_threads) {
+    static const char module[] = "function_type = (tensor<4xi32>) -> tensor<4xi32>";
+    const int64_t dims[1] = {4};
+    pthread_t threads[N_THREADS];
+    tpj_plugin *plugin;
+    tpj_client *client;
+    sharing s = {.program = NULL};
+    CHECK_OK(tpj_plugin_open(plugin_path(), false, &plugin));
+    CHECK_OK(tpj_client_create(plugin, 1, &client));
+    CHECK_OK(tpj_executable_compile(client, module, strlen(module), NULL, &s.program));
+    CHECK_OK(tpj_buffer_from_host(client, 0, TPJ_I32, 1, dims, some_integers, &s.input));
+    atomic_store(&controls()->delay, 20);
+    for (int i = 0; i < N_THREADS; i++) {
+        tpj_buffer_retain(s.input);
+        pthread_create(&threads[i], NULL, launch_on_shared, &s);
+    }
+    tpj_buffer_release(s.input);
+    for (int i = 0; i < N_THREADS; i++) pthread_join(threads[i], NULL);
+    atomic_store(&controls()->delay, 0);
+    tpj_executable_release(s.program);
+    tpj_client_destroy(client);
+    CHECK_INT(atomic_load(&s.n_right), 200 * N_THREADS);
+    CHECK_INT(atomic_load(&controls()->n_live), 0);
 }
 
 /* ---- a plugin that is none ---- */
