@@ -22,10 +22,14 @@ void tpj_glue_throw(tpj_status *status) {
     throw c10::Error(here, std::move(message));
 }
 
-void tpj_glue_throw_no_storage(const at::TensorBase &tensor) {
+tpj_storage *tpj_glue_find_storage(const at::TensorBase &tensor) {
     TORCH_CHECK(tensor.defined(), "expected a tensor on the tpu device, got an undefined one");
     TORCH_CHECK(tensor.device().type() == tpj_glue_device_type, "expected a tensor on the tpu device, got one on ",
                 tensor.device());
+    const c10::Storage &storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+    const void *address = storage ? storage.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get() : nullptr;
+    tpj_storage *found = address != nullptr ? tpj_storage_find(address) : nullptr;
+    if (found != nullptr && tpj_storage_address(found) == address) return found;
     TORCH_CHECK_NOT_IMPLEMENTED(false, "this tensor on ", tensor.device(),
                                 " does not keep its data in the tpu device's memory (layout ", tensor.layout(), ")");
 }

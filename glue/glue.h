@@ -42,10 +42,11 @@ c10::Allocator *tpj_glue_allocator() noexcept;
 c10::DataPtr tpj_glue_data_ptr(tpj_storage *storage);
 /* Frees a DataPtr's context; the mark by which a storage of this device is known. */
 void tpj_glue_delete_storage(void *context);
-[[noreturn]] void tpj_glue_throw_no_storage(const at::TensorBase &tensor);
+/* By address: PyTorch wraps its own storages through from_blob when it writes them to a file. An error when there is none. */
+tpj_storage *tpj_glue_find_storage(const at::TensorBase &tensor);
 
-/* The core's storage behind a PyTorch storage (NULL when it is not of this device) or a tensor (an error then). Borrowed:
- * it lives until the PyTorch storage is resized or freed. */
+/* The core's storage behind a PyTorch storage (NULL when that does not own one) or a tensor (an error then). Borrowed: it
+ * lives until the PyTorch storage is resized or freed. */
 inline tpj_storage *storage_of(c10::StorageImpl &storage) {
     const c10::DataPtr &data = storage._mutable_data_ptr_no_checks();
     return C10_LIKELY(data.get_deleter() == &tpj_glue_delete_storage) ? static_cast<tpj_storage *>(data.get_context())
@@ -54,8 +55,7 @@ inline tpj_storage *storage_of(c10::StorageImpl &storage) {
 inline tpj_storage *storage_of(const at::TensorBase &tensor) {
     const c10::Storage &storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
     tpj_storage *found = C10_LIKELY(static_cast<bool>(storage)) ? storage_of(*storage.unsafeGetStorageImpl()) : nullptr;
-    if (C10_UNLIKELY(found == nullptr)) tpj_glue_throw_no_storage(tensor);
-    return found;
+    return C10_LIKELY(found != nullptr) ? found : tpj_glue_find_storage(tensor);
 }
 
 /* ---- dtypes ---- */

@@ -32,8 +32,10 @@ public:
 
     at::Allocator *getPinnedMemoryAllocator() const override { return tpj_glue_pinned_allocator(); }
     bool isPinnedPtr(const void *address) const override { return tpj_glue_is_pinned(address); }
-    at::Device getDeviceFromPtr(void *) const override {
-        TORCH_CHECK_NOT_IMPLEMENTED(false, "memory of the tpu device has no addresses that other libraries could pass in");
+    at::Device getDeviceFromPtr(void *address) const override {
+        const tpj_storage *storage = tpj_storage_find(address);
+        TORCH_CHECK(storage != nullptr, "the address ", address, " lies in no live tensor of the tpu device");
+        return tpj_glue_device(static_cast<c10::DeviceIndex>(tpj_storage_device(storage)));
     }
 
     const at::Generator &getDefaultGenerator(c10::DeviceIndex index) const override {

@@ -43,6 +43,8 @@ tpj_status *tpj_storage_create(int device, size_t n_bytes, tpj_storage **out_sto
 void tpj_storage_destroy(tpj_storage *storage);
 /* A number unique among live storages, 64-byte aligned, that grows with the offset and must never be dereferenced. */
 void *tpj_storage_address(const tpj_storage *storage);
+/* The live storage that an address lies in, by a search; NULL when it lies in none. Borrowed: the caller keeps it alive. */
+tpj_storage *tpj_storage_find(const void *address);
 size_t tpj_storage_bytes(const tpj_storage *storage);
 int tpj_storage_device(const tpj_storage *storage);
 /* Whole-storage write from dense row-major host data of dims/dtype (its bytes must be the storage's). */

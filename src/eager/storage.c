@@ -110,6 +110,20 @@ void tpj_storage_destroy(tpj_storage *storage) {
 }
 
 void *tpj_storage_address(const tpj_storage *storage) { return (void *)storage->address; }
+
+tpj_storage *tpj_storage_find(const void *address) {
+    uintptr_t wanted = (uintptr_t)address;
+    tpj_device *device;
+    for (int i = 0; (device = tpj_device_peek(i)) != NULL; i++) {
+        tpj_lock_acquire(&device->lock);
+        tpj_storage *storage = device->live;
+        while (storage != NULL && (wanted < storage->address || wanted - storage->address >= storage->n_bytes))
+            storage = storage->next;
+        tpj_lock_release(&device->lock);
+        if (storage != NULL) return storage;
+    }
+    return NULL;
+}
 size_t tpj_storage_bytes(const tpj_storage *storage) { return storage->n_bytes; }
 int tpj_storage_device(const tpj_storage *storage) { return storage->device; }
 
