@@ -154,8 +154,8 @@ static tpj_status *parse_value(const tpj_setting *setting, const char *text, con
         case TPJ_SETTING_INT:
             if (parse_integer(text, out_integer) && *out_integer >= setting->least && *out_integer <= setting->greatest)
                 return NULL;
-            TPJ_ERROR(TPJ_VALUE, "%s=%s: expected an integer from %" PRId64 " to %" PRId64, source, text, setting->least,
-                      setting->greatest);
+            TPJ_ERROR(TPJ_VALUE, "%s=%s: expected an integer from %" PRId64 " to %" PRId64, source, text,
+                      setting->least, setting->greatest);
     }
     TPJ_ERROR(TPJ_INTERNAL, "%s: setting of no known kind", source);
 }

@@ -18,7 +18,10 @@ TEST(protobuf_integers) {
     tpj_protobuf_integer(&message, 16, 300); /* the tag takes two bytes */
     tpj_protobuf_integer(&message, 1, -1);
     tpj_protobuf_integer(&message, 1, INT64_MIN);
-    CHECK(HOLDS(message, "\x08\x00" "\x08\x7f" "\x08\x80\x01" "\x80\x01\xac\x02"
+    CHECK(HOLDS(message, "\x08\x00"
+                         "\x08\x7f"
+                         "\x08\x80\x01"
+                         "\x80\x01\xac\x02"
                          "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
                          "\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"));
 }
@@ -27,7 +30,8 @@ TEST(protobuf_floats) {
     tpj_text message = {0};
     tpj_protobuf_float(&message, 2, 1.5f);
     tpj_protobuf_double(&message, 3, -2.0);
-    CHECK(HOLDS(message, "\x15\x00\x00\xc0\x3f" "\x19\x00\x00\x00\x00\x00\x00\x00\xc0"));
+    CHECK(HOLDS(message, "\x15\x00\x00\xc0\x3f"
+                         "\x19\x00\x00\x00\x00\x00\x00\x00\xc0"));
 }
 
 TEST(protobuf_nested) {
@@ -37,7 +41,10 @@ TEST(protobuf_nested) {
     tpj_protobuf_message(&message, 3, &inner);
     tpj_protobuf_message(&message, 4, &empty);
     tpj_text_destroy(&inner);
-    CHECK(HOLDS(message, "\x1a\x08" "\x0a\x02hi" "\x12\x02\x00\x01" "\x22\x00"));
+    CHECK(HOLDS(message, "\x1a\x08"
+                         "\x0a\x02hi"
+                         "\x12\x02\x00\x01"
+                         "\x22\x00"));
 }
 
 TEST(protobuf_long_strings_have_long_lengths) {

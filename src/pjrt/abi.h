@@ -225,7 +225,7 @@ typedef struct pjrt_device_description_kind_args {
 typedef struct pjrt_device_memory_stats_args {
     PJRT_HEAD;
     pjrt_device *device;
-    int64_t bytes_in_use;           /* out, as all below */
+    int64_t bytes_in_use; /* out, as all below */
     int64_t peak_bytes_in_use;
     bool peak_bytes_in_use_is_set;
     int64_t unused_0[4];
@@ -399,9 +399,9 @@ typedef struct pjrt_executable_get_compiled_memory_stats_args {
 typedef struct pjrt_executable_serialize_args {
     PJRT_HEAD;
     const pjrt_executable *executable;
-    const char *serialized_bytes;                                                /* out */
-    size_t serialized_bytes_size;                                                /* out */
-    pjrt_serialized_executable *serialized_executable;                           /* out: owns the bytes */
+    const char *serialized_bytes;                                                  /* out */
+    size_t serialized_bytes_size;                                                  /* out */
+    pjrt_serialized_executable *serialized_executable;                             /* out: owns the bytes */
     void (*serialized_executable_deleter)(pjrt_serialized_executable *executable); /* out */
 } pjrt_executable_serialize_args;
 
@@ -448,7 +448,7 @@ typedef struct pjrt_loaded_executable_execute_args {
     pjrt_buffer *const *const *argument_lists; /* [num_devices][num_args] */
     size_t num_devices;
     size_t num_args;
-    pjrt_buffer **const *output_lists;  /* [num_devices][outputs], filled */
+    pjrt_buffer **const *output_lists;   /* [num_devices][outputs], filled */
     pjrt_event **device_complete_events; /* NULL: none wanted */
     pjrt_device *execute_device;         /* NULL: those that the program was compiled for */
 } pjrt_loaded_executable_execute_args;

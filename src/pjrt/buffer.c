@@ -12,17 +12,28 @@ static const struct type_pair {
     int type;
     tpj_dtype dtype;
 } type_pairs[] = {
-    {PJRT_BUFFER_TYPE_PRED, TPJ_BOOL},          {PJRT_BUFFER_TYPE_U8, TPJ_U8},
-    {PJRT_BUFFER_TYPE_S8, TPJ_I8},              {PJRT_BUFFER_TYPE_S16, TPJ_I16},
-    {PJRT_BUFFER_TYPE_S32, TPJ_I32},            {PJRT_BUFFER_TYPE_S64, TPJ_I64},
-    {PJRT_BUFFER_TYPE_U16, TPJ_U16},            {PJRT_BUFFER_TYPE_U32, TPJ_U32},
-    {PJRT_BUFFER_TYPE_U64, TPJ_U64},            {PJRT_BUFFER_TYPE_F16, TPJ_F16},
-    {PJRT_BUFFER_TYPE_BF16, TPJ_BF16},          {PJRT_BUFFER_TYPE_F32, TPJ_F32},
-    {PJRT_BUFFER_TYPE_F64, TPJ_F64},            {PJRT_BUFFER_TYPE_C64, TPJ_C64},
-    {PJRT_BUFFER_TYPE_C128, TPJ_C128},          {PJRT_BUFFER_TYPE_F8E4M3FN, TPJ_F8E4M3FN},
-    {PJRT_BUFFER_TYPE_F8E5M2, TPJ_F8E5M2},      {PJRT_BUFFER_TYPE_F8E4M3FNUZ, TPJ_F8E4M3FNUZ},
-    {PJRT_BUFFER_TYPE_F8E5M2FNUZ, TPJ_F8E5M2FNUZ}, {PJRT_BUFFER_TYPE_F8E8M0FNU, TPJ_F8E8M0FNU},
-    {PJRT_BUFFER_TYPE_S4, TPJ_I4},              {PJRT_BUFFER_TYPE_U4, TPJ_U4},
+    {PJRT_BUFFER_TYPE_PRED, TPJ_BOOL},
+    {PJRT_BUFFER_TYPE_U8, TPJ_U8},
+    {PJRT_BUFFER_TYPE_S8, TPJ_I8},
+    {PJRT_BUFFER_TYPE_S16, TPJ_I16},
+    {PJRT_BUFFER_TYPE_S32, TPJ_I32},
+    {PJRT_BUFFER_TYPE_S64, TPJ_I64},
+    {PJRT_BUFFER_TYPE_U16, TPJ_U16},
+    {PJRT_BUFFER_TYPE_U32, TPJ_U32},
+    {PJRT_BUFFER_TYPE_U64, TPJ_U64},
+    {PJRT_BUFFER_TYPE_F16, TPJ_F16},
+    {PJRT_BUFFER_TYPE_BF16, TPJ_BF16},
+    {PJRT_BUFFER_TYPE_F32, TPJ_F32},
+    {PJRT_BUFFER_TYPE_F64, TPJ_F64},
+    {PJRT_BUFFER_TYPE_C64, TPJ_C64},
+    {PJRT_BUFFER_TYPE_C128, TPJ_C128},
+    {PJRT_BUFFER_TYPE_F8E4M3FN, TPJ_F8E4M3FN},
+    {PJRT_BUFFER_TYPE_F8E5M2, TPJ_F8E5M2},
+    {PJRT_BUFFER_TYPE_F8E4M3FNUZ, TPJ_F8E4M3FNUZ},
+    {PJRT_BUFFER_TYPE_F8E5M2FNUZ, TPJ_F8E5M2FNUZ},
+    {PJRT_BUFFER_TYPE_F8E8M0FNU, TPJ_F8E8M0FNU},
+    {PJRT_BUFFER_TYPE_S4, TPJ_I4},
+    {PJRT_BUFFER_TYPE_U4, TPJ_U4},
 };
 enum { N_TYPE_PAIRS = sizeof type_pairs / sizeof *type_pairs };
 _Static_assert((int)N_TYPE_PAIRS == (int)TPJ_N_DTYPES, "every dtype has its PJRT type");
@@ -161,7 +172,8 @@ tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, 
     *callback = (ready_callback){.api = api, .done = done, .context = context};
     tpj_status *status = ready_event(buffer, &callback->event);
     if (status == NULL) {
-        PJRT_ARGS(pjrt_event_on_ready_args, args, .event = callback->event, .callback = call_done, .user_arg = callback);
+        PJRT_ARGS(pjrt_event_on_ready_args, args, .event = callback->event, .callback = call_done,
+                  .user_arg = callback);
         status = PJRT_CALL(api, event_on_ready, &args);
         if (status == NULL) return NULL; /* the callback is the plugin's now, or is gone already */
         PJRT_ARGS(pjrt_event_destroy_args, destroy, .event = callback->event);
@@ -237,7 +249,8 @@ static tpj_status *copy_to_host(const tpj_buffer *buffer, void *data, size_t n_b
         TPJ_ERROR(TPJ_RUNTIME, "a buffer of rank %zu cannot be read, the limit is %d", dims.num_dims, MAX_RANK);
     for (size_t i = 0; i < dims.num_dims; i++) minor_to_major[i] = (int64_t)(dims.num_dims - 1 - i);
     PJRT_ARGS(pjrt_buffer_memory_layout, layout, .type = PJRT_BUFFER_MEMORY_LAYOUT_TYPE_TILED,
-              .tiled = {.struct_size = sizeof layout.tiled, .minor_to_major = minor_to_major,
+              .tiled = {.struct_size = sizeof layout.tiled,
+                        .minor_to_major = minor_to_major,
                         .minor_to_major_size = dims.num_dims});
     PJRT_ARGS(pjrt_buffer_to_host_buffer_args, args, .src = buffer->handle, .host_layout = &layout, .dst = data,
               .dst_size = n_bytes);
@@ -245,7 +258,8 @@ static tpj_status *copy_to_host(const tpj_buffer *buffer, void *data, size_t n_b
     return tpj_pjrt_await(api, args.event);
 }
 
-static tpj_status *copy_part_to_host(const tpj_buffer *buffer, size_t offset, void *data, size_t n_bytes, size_t total) {
+static tpj_status *copy_part_to_host(const tpj_buffer *buffer, size_t offset, void *data, size_t n_bytes,
+                                     size_t total) {
     char *whole = malloc(total);
     if (whole == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory for a buffer of %zu bytes", total);
     tpj_status *status = copy_to_host(buffer, whole, total);

@@ -77,23 +77,26 @@ tpj_discover_result tpj_discover(const tpj_discover_input *input) {
     const char *setting = input->setting == NULL ? "" : input->setting;
     if (strcmp(setting, "none") == 0)
         return (tpj_discover_result){TPJ_HARDWARE_NONE, NULL, "TORCH_PJRT_PLUGIN=none turns the device off"};
-    if (setting[0] != '\0') return (tpj_discover_result){TPJ_HARDWARE_CHOSEN, setting, "TORCH_PJRT_PLUGIN names the plugin"};
+    if (setting[0] != '\0')
+        return (tpj_discover_result){TPJ_HARDWARE_CHOSEN, setting, "TORCH_PJRT_PLUGIN names the plugin"};
 
     bool tpu = tpj_discover_tpu(input->root);
     if (tpu && is_readable(input->libtpu_path))
         return (tpj_discover_result){TPJ_HARDWARE_TPU, input->libtpu_path, "this machine has a TPU"};
     if (input->other_accelerator)
-        return (tpj_discover_result){TPJ_HARDWARE_NONE, NULL,
-                                     "PyTorch uses another accelerator here; set TORCH_PJRT_PLUGIN to a plugin's path to "
-                                     "use device \"tpu\" instead"};
+        return (tpj_discover_result){
+            TPJ_HARDWARE_NONE, NULL,
+            "PyTorch uses another accelerator here; set TORCH_PJRT_PLUGIN to a plugin's path to "
+            "use device \"tpu\" instead"};
     for (int i = 0; i < input->n_cpu_paths; i++)
         if (is_readable(input->cpu_paths[i]))
             return (tpj_discover_result){TPJ_HARDWARE_CPU, input->cpu_paths[i],
                                          tpu ? "a CPU plugin: this machine has a TPU, but libtpu is not installed (pip "
                                                "install libtpu)"
                                              : "a CPU plugin: this machine has no TPU"};
-    return (tpj_discover_result){TPJ_HARDWARE_NONE, NULL,
-                                 tpu ? "this machine has a TPU, but libtpu is not installed: pip install libtpu"
-                                     : "no TPU and no CPU plugin were found: pip install fastatomstruct-xla-cpu, or set "
-                                       "TORCH_PJRT_PLUGIN to a plugin's path"};
+    return (tpj_discover_result){
+        TPJ_HARDWARE_NONE, NULL,
+        tpu ? "this machine has a TPU, but libtpu is not installed: pip install libtpu"
+            : "no TPU and no CPU plugin were found: pip install fastatomstruct-xla-cpu, or set "
+              "TORCH_PJRT_PLUGIN to a plugin's path"};
 }

@@ -7,7 +7,8 @@
 
 static const tpj_compile_options portable_options = {.portable = true};
 /* StableHLO's maximum and minimum propagate NaN. XLA's CPU compiler drops NaN unless told not to. */
-static const tpj_option cpu_exact_min_max = {.name = "xla_cpu_enable_fast_min_max", .kind = TPJ_OPTION_BOOL, .int_value = 0};
+static const tpj_option cpu_exact_min_max = {
+    .name = "xla_cpu_enable_fast_min_max", .kind = TPJ_OPTION_BOOL, .int_value = 0};
 
 /* ---- life ---- */
 static void destroy_handle(const pjrt_api *api, pjrt_loaded_executable *handle) {
@@ -111,8 +112,8 @@ done:
 tpj_status *tpj_executable_deserialize(tpj_client *client, const void *data, size_t n_bytes,
                                        tpj_executable **out_executable) {
     TPJ_TRY(tpj_pjrt_check_fork());
-    PJRT_ARGS(pjrt_executable_deserialize_and_load_args, args, .client = client->handle,
-              .serialized_executable = data, .serialized_executable_size = n_bytes);
+    PJRT_ARGS(pjrt_executable_deserialize_and_load_args, args, .client = client->handle, .serialized_executable = data,
+              .serialized_executable_size = n_bytes);
     TPJ_TRY(PJRT_CALL(client->api, executable_deserialize_and_load, &args));
     return wrap_handle(client, args.loaded_executable, out_executable);
 }
@@ -154,10 +155,10 @@ static tpj_status *launch(tpj_executable *executable, int device, pjrt_buffer *c
     const tpj_client *client = executable->client;
     pjrt_execute_options own_options, *options = &plain_options;
     if (n_keep > 0 || executable->n_launches != NULL) {
-        own_options = (pjrt_execute_options){.struct_size = sizeof own_options, .non_donatable_input_indices = keep,
+        own_options = (pjrt_execute_options){.struct_size = sizeof own_options,
+                                             .non_donatable_input_indices = keep,
                                              .num_non_donatable_input_indices = (size_t)n_keep};
-        if (executable->n_launches != NULL)
-            own_options.launch_id = next_launch(&executable->n_launches[device]);
+        if (executable->n_launches != NULL) own_options.launch_id = next_launch(&executable->n_launches[device]);
         options = &own_options;
     }
     PJRT_ARGS(pjrt_loaded_executable_execute_args, args, .executable = executable->handle, .options = options,

@@ -50,7 +50,7 @@ struct tpj_executable {
     tpj_client *client;
     pjrt_loaded_executable *handle;
     int n_outputs;
-    int fixed_device;      /* the only ordinal that it was compiled for, or -1: the device is chosen at each launch */
+    int fixed_device;       /* the only ordinal that it was compiled for, or -1: the device is chosen at each launch */
     atomic_int *n_launches; /* of a program for several devices: on each ordinal so far; else NULL */
 };
 
@@ -63,11 +63,10 @@ tpj_status *tpj_pjrt_missing(const pjrt_api *api, const char *function) TPJ_MUST
 void tpj_pjrt_ignore(tpj_status *status);
 
 /* Whether the plugin's table has a function. */
-#define PJRT_HAS(api, function) \
-    ((api)->struct_size > offsetof(pjrt_api, function) && (api)->function != NULL)
+#define PJRT_HAS(api, function) ((api)->struct_size > offsetof(pjrt_api, function) && (api)->function != NULL)
 
 /* Calls a function with the address of its argument struct. A tpj_status *. */
-#define PJRT_CALL(api, function, args)                                                     \
+#define PJRT_CALL(api, function, args) \
     (PJRT_HAS(api, function) ? tpj_pjrt_check(api, #function, (api)->function(args)) : tpj_pjrt_missing(api, #function))
 
 static inline tpj_status *tpj_pjrt_check(const pjrt_api *api, const char *function, pjrt_error *error) {

@@ -45,7 +45,8 @@ static tpj_status *check_counts(const tpj_compile_options *options, int n_replic
     if (n_replicas < 1 || n_partitions < 1)
         TPJ_ERROR(TPJ_VALUE, "compile options ask for %d replicas of %d partitions", n_replicas, n_partitions);
     if (options->portable && (n_replicas > 1 || n_partitions > 1 || options->device_ids != NULL))
-        TPJ_ERROR(TPJ_VALUE, "a portable program runs on one device at a time, %d replicas of %d partitions%s do not fit",
+        TPJ_ERROR(TPJ_VALUE,
+                  "a portable program runs on one device at a time, %d replicas of %d partitions%s do not fit",
                   n_replicas, n_partitions, options->device_ids != NULL ? " on given devices" : "");
     return NULL;
 }
@@ -71,7 +72,8 @@ static void write_assignment(const tpj_compile_options *options, const int *know
         tpj_text_clear(&devices);
         for (int replica = 0; replica < n_replicas; replica++) {
             int i = replica * n_partitions + partition;
-            tpj_protobuf_integer(&devices, DEVICES_IDS, options->device_ids != NULL ? options->device_ids[i] : known_ids[i]);
+            tpj_protobuf_integer(&devices, DEVICES_IDS,
+                                 options->device_ids != NULL ? options->device_ids[i] : known_ids[i]);
         }
         tpj_protobuf_message(&assignment, ASSIGNMENT_DEVICES, &devices);
     }

@@ -18,9 +18,9 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-typedef struct tpj_plugin tpj_plugin;         /* a loaded plugin; lives until the process ends */
-typedef struct tpj_client tpj_client;         /* devices of one plugin; lives until the process ends or tpj_client_destroy */
-typedef struct tpj_buffer tpj_buffer;         /* an array on one device, immutable; counted */
+typedef struct tpj_plugin tpj_plugin; /* a loaded plugin; lives until the process ends */
+typedef struct tpj_client tpj_client; /* devices of one plugin; lives until the process ends or tpj_client_destroy */
+typedef struct tpj_buffer tpj_buffer; /* an array on one device, immutable; counted */
 typedef struct tpj_executable tpj_executable; /* a program loaded on a client; counted */
 typedef struct tpj_topology tpj_topology;     /* a described, possibly absent, TPU slice to compile for */
 typedef struct tpj_compiled tpj_compiled;     /* a program compiled for a topology: not runnable, but measurable */
@@ -51,7 +51,7 @@ const char *tpj_client_device_kind(const tpj_client *client, int device);
 int tpj_client_device_id(const tpj_client *client, int device); /* the plugin's global id */
 tpj_plugin *tpj_client_plugin(const tpj_client *client);
 typedef struct tpj_memory_stats {
-    bool known;                                     /* false: the plugin has no statistics */
+    bool known;                                           /* false: the plugin has no statistics */
     int64_t bytes_in_use, peak_bytes_in_use, bytes_limit; /* -1 where one is unknown */
 } tpj_memory_stats;
 tpj_status *tpj_client_memory_stats(const tpj_client *client, int device, tpj_memory_stats *out_stats) TPJ_MUST_USE;
@@ -70,7 +70,8 @@ tpj_status *tpj_buffer_is_ready(tpj_buffer *buffer, bool *out_ready) TPJ_MUST_US
 tpj_status *tpj_buffer_copy_to_device(tpj_buffer *buffer, int device, tpj_buffer **out_buffer) TPJ_MUST_USE;
 /* Calls `done(context, monotonic_nanoseconds)` once the buffer is ready, perhaps at once, perhaps on a plugin's thread;
  * `done` may only set atomics and push to queues. */
-tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, int64_t nanoseconds), void *context) TPJ_MUST_USE;
+tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, int64_t nanoseconds),
+                                void *context) TPJ_MUST_USE;
 size_t tpj_buffer_bytes(const tpj_buffer *buffer); /* host size: elements times tpj_dtype_bytes */
 int tpj_buffer_device(const tpj_buffer *buffer);
 void tpj_buffer_retain(tpj_buffer *buffer);
@@ -87,9 +88,9 @@ typedef struct tpj_option { /* one override by name, as in XLA's debug options: 
 typedef struct tpj_compile_options {
     int n_replicas, n_partitions; /* 0 means 1 */
     bool use_spmd, use_shardy;
-    const int64_t *device_ids;    /* n_replicas x n_partitions global ids; NULL: see portable */
-    bool portable;                /* no assignment: runs on any one device of the client */
-    int optimization_level;       /* 0: the compiler's default */
+    const int64_t *device_ids; /* n_replicas x n_partitions global ids; NULL: see portable */
+    bool portable;             /* no assignment: runs on any one device of the client */
+    int optimization_level;    /* 0: the compiler's default */
     const tpj_option *options;
     int n_options;
 } tpj_compile_options;

@@ -16,7 +16,7 @@
 #include "runner.h"
 
 /* Two outputs like the inputs and one of another type, which the fake plugin leaves zero. The first input is donated. */
-#define MODULE(attributes)                                                                                           \
+#define MODULE(attributes)                                                                                          \
     "\"builtin.module\"() ({\n\"func.func\"() <{" attributes "function_type = (tensor<2x3xf32>, tensor<4xi32>) -> " \
     "(tensor<2x3xf32>, tensor<4xi32>, tensor<f64>), sym_name = \"main\"}> ({}) : () -> ()\n}) : () -> ()\n"
 static const char plain_module[] = MODULE("");
@@ -159,7 +159,8 @@ static bool survives(int nth, bool plugin_fails, bool and_all_after, bool *out_r
     *out_reached = plugin_fails ? atomic_load(&controls()->fail_call) <= 0 : allocation_has_failed();
     atomic_store(&controls()->fail_call, 0);
     allocation_fail(0, false);
-    bool explained = status == NULL || (*out_reached && plugin_fails && strstr(tpj_status_message(status), "injected fault")) ||
+    bool explained = status == NULL ||
+                     (*out_reached && plugin_fails && strstr(tpj_status_message(status), "injected fault")) ||
                      (*out_reached && !plugin_fails && tpj_status_code(status) == TPJ_OUT_OF_MEMORY);
     if (!explained) printf("fault %d: %s\n", nth, tpj_status_message(status));
     tpj_status_destroy(status);
@@ -246,8 +247,8 @@ TEST(pjrt_serves_threads_at_once) {
     tpj_plugin *plugins[N_THREADS] = {NULL};
     void *status[N_THREADS];
     /* A path of its own, so that the threads meet while the plugin is loaded. */
-    snprintf(shared_path, sizeof shared_path, "%.*s/././fake_plugin.so", (int)(strrchr(plugin_path(), '/') - plugin_path()),
-             plugin_path());
+    snprintf(shared_path, sizeof shared_path, "%.*s/././fake_plugin.so",
+             (int)(strrchr(plugin_path(), '/') - plugin_path()), plugin_path());
     atomic_store(&controls()->delay, 50);
     for (int i = 0; i < N_THREADS; i++) pthread_create(&threads[i], NULL, open_and_run, &plugins[i]);
     for (int i = 0; i < N_THREADS; i++) pthread_join(threads[i], &status[i]);
@@ -314,7 +315,8 @@ TEST(plugin_errors_name_the_file) {
                 "cannot read the PJRT plugin /nonexistent/pjrt.so: No such file");
     CHECK_ERROR(tpj_plugin_open("/proc/self/status", false, &plugin), TPJ_UNAVAILABLE, "/proc/self/status");
     CHECK_ERROR(tpj_plugin_open("/lib/x86_64-linux-gnu/libm.so.6", false, &plugin), TPJ_UNAVAILABLE, "libm.so.6");
-    snprintf(path, sizeof path, "%.*s/./fake_plugin.so", (int)(strrchr(plugin_path(), '/') - plugin_path()), plugin_path());
+    snprintf(path, sizeof path, "%.*s/./fake_plugin.so", (int)(strrchr(plugin_path(), '/') - plugin_path()),
+             plugin_path());
     controls()->api_size = 200;
     tpj_status *status = tpj_plugin_open(path, false, &plugin);
     controls()->api_size = 0;
@@ -481,7 +483,8 @@ TEST(compile_options_are_checked) {
         {{.portable = true, .n_partitions = 2}, "portable"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tpj_status *status = tpj_executable_compile(d.client, plain_module, strlen(plain_module), &cases[i].options, &program);
+        tpj_status *status =
+            tpj_executable_compile(d.client, plain_module, strlen(plain_module), &cases[i].options, &program);
         if (cases[i].part != NULL) {
             CHECK_ERROR(status, TPJ_VALUE, cases[i].part);
         } else {
@@ -550,12 +553,14 @@ TEST(topology_errors_name_it) {
     CHECK(open_device(&d, 1));
     tpj_topology *topology;
     tpj_compiled *compiled;
-    CHECK_ERROR(tpj_topology_create(d.plugin, "v6e", &topology), TPJ_RUNTIME, "topology \"v6e\": PJRT_TopologyDescription_Create");
+    CHECK_ERROR(tpj_topology_create(d.plugin, "v6e", &topology), TPJ_RUNTIME,
+                "topology \"v6e\": PJRT_TopologyDescription_Create");
     CHECK_OK(tpj_topology_create(d.plugin, "v6e:2x3", &topology));
     CHECK_INT(tpj_topology_n_devices(topology), 6);
     int64_t id = 6;
     const tpj_compile_options options = {.device_ids = &id};
-    CHECK_ERROR(tpj_topology_compile(topology, plain_module, strlen(plain_module), &options, &compiled), TPJ_VALUE, "device 6");
+    CHECK_ERROR(tpj_topology_compile(topology, plain_module, strlen(plain_module), &options, &compiled), TPJ_VALUE,
+                "device 6");
     for (id = 0; id < 6; id++) {
         CHECK_OK(tpj_topology_compile(topology, plain_module, strlen(plain_module), &options, &compiled));
         tpj_compiled_destroy(compiled);

@@ -27,7 +27,8 @@ bool tpj_plugin_is_forked(void) { return atomic_load_explicit(&forked, memory_or
 
 tpj_status *tpj_pjrt_check_fork(void) {
     if (!tpj_plugin_is_forked()) return NULL;
-    TPJ_ERROR(TPJ_UNAVAILABLE, "the device cannot be used in a process that was forked after its first use; "
+    TPJ_ERROR(TPJ_UNAVAILABLE,
+              "the device cannot be used in a process that was forked after its first use; "
               "start processes with the \"spawn\" or \"forkserver\" method, or fork before the device is used");
 }
 
@@ -49,10 +50,11 @@ static void spell_function(const char *function, char *out_name, size_t n) {
 }
 
 static const char *code_name(int code) {
-    static const char *const names[] = {"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED",
-                                        "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
-                                        "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL",
-                                        "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"};
+    static const char *const names[] = {
+        "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+        "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+        "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+        "DATA_LOSS", "UNAUTHENTICATED"};
     return code >= 0 && (size_t)code < sizeof names / sizeof *names ? names[code] : "unknown code";
 }
 
@@ -137,8 +139,10 @@ static bool has_what_is_needed(const pjrt_api *api) {
 /* Fills library and api. The library stays loaded after an error too: plugins start threads when they are loaded. */
 static tpj_status *load_plugin(tpj_plugin *plugin, bool for_compile_only) {
     if (access(plugin->path, R_OK) != 0)
-        TPJ_ERROR(TPJ_UNAVAILABLE, "cannot read the PJRT plugin %s: %s; check TORCH_PJRT_PLUGIN, or reinstall the package "
-                  "that the file belongs to", plugin->path, strerror(errno));
+        TPJ_ERROR(TPJ_UNAVAILABLE,
+                  "cannot read the PJRT plugin %s: %s; check TORCH_PJRT_PLUGIN, or reinstall the package "
+                  "that the file belongs to",
+                  plugin->path, strerror(errno));
     pthread_once(&fork_once, watch_fork);
     set_environment(for_compile_only);
     plugin->library = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL);
@@ -149,14 +153,15 @@ static tpj_status *load_plugin(tpj_plugin *plugin, bool for_compile_only) {
     }
     const pjrt_api *(*get_api)(void);
     *(void **)&get_api = dlsym(plugin->library, "GetPjrtApi");
-    if (get_api == NULL)
-        TPJ_ERROR(TPJ_UNAVAILABLE, "%s is not a PJRT plugin: it exports no GetPjrtApi", plugin->path);
+    if (get_api == NULL) TPJ_ERROR(TPJ_UNAVAILABLE, "%s is not a PJRT plugin: it exports no GetPjrtApi", plugin->path);
     const pjrt_api *api = get_api();
     if (api == NULL) TPJ_ERROR(TPJ_UNAVAILABLE, "%s: GetPjrtApi returned nothing", plugin->path);
     if (api->struct_size < offsetof(pjrt_api, error_destroy) || api->version.major_version != 0 ||
         !has_what_is_needed(api))
-        TPJ_ERROR(TPJ_UNAVAILABLE, "%s implements PJRT API %d.%d, and 0.81 or a later 0.x is needed; install another "
-                  "version of the plugin", plugin->path, api->version.major_version, api->version.minor_version);
+        TPJ_ERROR(TPJ_UNAVAILABLE,
+                  "%s implements PJRT API %d.%d, and 0.81 or a later 0.x is needed; install another "
+                  "version of the plugin",
+                  plugin->path, api->version.major_version, api->version.minor_version);
     if (PJRT_HAS(api, plugin_initialize)) {
         PJRT_ARGS(pjrt_plugin_initialize_args, args, .extension_start = NULL);
         TPJ_TRY(tpj_status_annotate(PJRT_CALL(api, plugin_initialize, &args), "%s", plugin->path));

@@ -69,10 +69,11 @@ tpj_status *tpj_topology_compile(tpj_topology *topology, const char *module, siz
     tpj_compiled *compiled = malloc(sizeof *compiled);
     if (compiled == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     TPJ_TRY_GOTO(tpj_pjrt_check_fork());
-    TPJ_TRY_GOTO(tpj_options_write(options == NULL ? &one_device : options, topology->ids, topology->n_ids, true, &proto));
+    TPJ_TRY_GOTO(
+        tpj_options_write(options == NULL ? &one_device : options, topology->ids, topology->n_ids, true, &proto));
     PJRT_ARGS(pjrt_program, program, .code = module, .code_size = module_length, .format = "mlir", .format_size = 4);
-    PJRT_ARGS(pjrt_compile_args, args, .topology = topology->handle, .program = &program,
-              .compile_options = proto.data, .compile_options_size = proto.length);
+    PJRT_ARGS(pjrt_compile_args, args, .topology = topology->handle, .program = &program, .compile_options = proto.data,
+              .compile_options_size = proto.length);
     TPJ_TRY_GOTO(PJRT_CALL(api, compile, &args));
     *compiled = (tpj_compiled){.api = api, .handle = args.executable};
     *out_compiled = compiled;
@@ -118,8 +119,9 @@ static double find_property(const pjrt_named_value *properties, size_t n, const 
 tpj_status *tpj_compiled_cost_stats(const tpj_compiled *compiled, tpj_compiled_cost *out_cost) {
     PJRT_ARGS(pjrt_executable_get_cost_analysis_args, args, .executable = compiled->handle);
     TPJ_TRY(PJRT_CALL(compiled->api, executable_get_cost_analysis, &args));
-    *out_cost = (tpj_compiled_cost){.flops = find_property(args.properties, args.num_properties, "flops"),
-                                    .bytes_accessed = find_property(args.properties, args.num_properties, "bytes accessed"),
-                                    .optimal_seconds = find_property(args.properties, args.num_properties, "optimal_seconds")};
+    *out_cost =
+        (tpj_compiled_cost){.flops = find_property(args.properties, args.num_properties, "flops"),
+                            .bytes_accessed = find_property(args.properties, args.num_properties, "bytes accessed"),
+                            .optimal_seconds = find_property(args.properties, args.num_properties, "optimal_seconds")};
     return NULL;
 }

@@ -26,8 +26,9 @@ void test_fail(const char *file, int line, const char *format, ...) {
 void test_skip(const char *why) { skipped = why; }
 bool test_status_is(tpj_status *status, tpj_code code, const char *part) {
     bool fits = tpj_status_code(status) == code && strstr(tpj_status_message(status), part) != NULL;
-    if (!fits) printf("status: code %d, %s; expected code %d, %s\n", (int)tpj_status_code(status), tpj_status_message(status),
-                      (int)code, part);
+    if (!fits)
+        printf("status: code %d, %s; expected code %d, %s\n", (int)tpj_status_code(status), tpj_status_message(status),
+               (int)code, part);
     tpj_status_destroy(status);
     return fits;
 }

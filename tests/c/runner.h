@@ -23,12 +23,12 @@ void test_skip(const char *why); /* the caller returns */
 /* Takes the status; true when it has that code and its message contains `part`. */
 bool test_status_is(tpj_status *status, tpj_code code, const char *part);
 
-#define TEST(test_name)                                             \
-    static void test_name(void);                                    \
+#define TEST(test_name)                                                   \
+    static void test_name(void);                                          \
     __attribute__((constructor)) static void register_##test_name(void) { \
-        static test one = {#test_name, test_name, NULL};            \
-        test_register(&one);                                        \
-    }                                                               \
+        static test one = {#test_name, test_name, NULL};                  \
+        test_register(&one);                                              \
+    }                                                                     \
     static void test_name(void)
 
 #define CHECK_OR(condition, ...)                        \

@@ -396,7 +396,8 @@ static pjrt_error *topology_description_create(pjrt_topology_description_create_
     INJECT();
     int columns = 0, rows = 0;
     const char *colon = memchr(args->topology_name, ':', args->topology_name_size);
-    if (colon == NULL || sscanf(colon, ":%dx%d", &columns, &rows) != 2 || columns * rows < 1 || columns * rows > MAX_DEVICES)
+    if (colon == NULL || sscanf(colon, ":%dx%d", &columns, &rows) != 2 || columns * rows < 1 ||
+        columns * rows > MAX_DEVICES)
         return new_error(PJRT_ERROR_CODE_INVALID_ARGUMENT, "no such topology");
     pjrt_topology_description *topology = new_object(sizeof *topology);
     topology->n_devices = columns * rows;
@@ -424,17 +425,46 @@ static pjrt_error *topology_description_get_device_descriptions(
 static pjrt_api api = {
     .version = {.struct_size = sizeof(pjrt_api_version), .major_version = 0, .minor_version = 114},
 #define ENTRY(name) .name = name
-    ENTRY(error_destroy), ENTRY(error_message), ENTRY(error_get_code), ENTRY(plugin_initialize), ENTRY(event_destroy),
-    ENTRY(event_is_ready), ENTRY(event_await), ENTRY(event_on_ready), ENTRY(client_create), ENTRY(client_destroy),
-    ENTRY(client_platform_name), ENTRY(client_platform_version), ENTRY(client_devices), ENTRY(client_addressable_devices),
-    ENTRY(client_compile), ENTRY(client_buffer_from_host_buffer), ENTRY(device_description_id),
-    ENTRY(device_description_kind), ENTRY(device_get_description), ENTRY(device_memory_stats), ENTRY(executable_destroy),
-    ENTRY(executable_num_outputs), ENTRY(executable_get_cost_analysis), ENTRY(executable_serialize),
-    ENTRY(loaded_executable_destroy), ENTRY(loaded_executable_get_executable), ENTRY(loaded_executable_addressable_devices),
-    ENTRY(loaded_executable_execute), ENTRY(executable_deserialize_and_load), ENTRY(buffer_destroy),
-    ENTRY(buffer_element_type), ENTRY(buffer_dimensions), ENTRY(buffer_copy_to_device), ENTRY(buffer_to_host_buffer),
-    ENTRY(buffer_ready_event), ENTRY(buffer_opaque_device_memory_data_pointer), ENTRY(topology_description_create),
-    ENTRY(topology_description_destroy), ENTRY(topology_description_get_device_descriptions), ENTRY(compile),
+    ENTRY(error_destroy),
+    ENTRY(error_message),
+    ENTRY(error_get_code),
+    ENTRY(plugin_initialize),
+    ENTRY(event_destroy),
+    ENTRY(event_is_ready),
+    ENTRY(event_await),
+    ENTRY(event_on_ready),
+    ENTRY(client_create),
+    ENTRY(client_destroy),
+    ENTRY(client_platform_name),
+    ENTRY(client_platform_version),
+    ENTRY(client_devices),
+    ENTRY(client_addressable_devices),
+    ENTRY(client_compile),
+    ENTRY(client_buffer_from_host_buffer),
+    ENTRY(device_description_id),
+    ENTRY(device_description_kind),
+    ENTRY(device_get_description),
+    ENTRY(device_memory_stats),
+    ENTRY(executable_destroy),
+    ENTRY(executable_num_outputs),
+    ENTRY(executable_get_cost_analysis),
+    ENTRY(executable_serialize),
+    ENTRY(loaded_executable_destroy),
+    ENTRY(loaded_executable_get_executable),
+    ENTRY(loaded_executable_addressable_devices),
+    ENTRY(loaded_executable_execute),
+    ENTRY(executable_deserialize_and_load),
+    ENTRY(buffer_destroy),
+    ENTRY(buffer_element_type),
+    ENTRY(buffer_dimensions),
+    ENTRY(buffer_copy_to_device),
+    ENTRY(buffer_to_host_buffer),
+    ENTRY(buffer_ready_event),
+    ENTRY(buffer_opaque_device_memory_data_pointer),
+    ENTRY(topology_description_create),
+    ENTRY(topology_description_destroy),
+    ENTRY(topology_description_get_device_descriptions),
+    ENTRY(compile),
     ENTRY(executable_get_compiled_memory_stats),
 };
 

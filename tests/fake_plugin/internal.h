@@ -22,10 +22,10 @@ pjrt_error *free_and_report(void *object); /* what every destroy function return
 
 /* A failure on demand: every function that may fail begins with it. */
 pjrt_error *injected_fault(void);
-#define INJECT()                                            \
-    do {                                                    \
-        pjrt_error *fault = injected_fault();               \
-        if (fault != NULL) return fault;                    \
+#define INJECT()                              \
+    do {                                      \
+        pjrt_error *fault = injected_fault(); \
+        if (fault != NULL) return fault;      \
     } while (0)
 
 /* The contents of a buffer, shared with the events and the launches that wait for them. Counted, under the lock. */

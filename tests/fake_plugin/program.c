@@ -117,7 +117,8 @@ static void parse_build(program *p, const char *data, size_t n) {
         for (const char *a = build.bytes; next_field(&a, build.bytes + build.value, &assignment);) {
             if (assignment.number != 3) continue;
             const char *d = assignment.bytes;
-            if (next_field(&d, d + assignment.value, &devices) && p->device_id == 0) p->device_id = (int64_t)devices.value;
+            if (next_field(&d, d + assignment.value, &devices) && p->device_id == 0)
+                p->device_id = (int64_t)devices.value;
         }
     }
 }

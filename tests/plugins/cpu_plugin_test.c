@@ -162,11 +162,12 @@ TEST(replicas_on_threads_reduce_together) {
     tpj_executable *program;
     pthread_t threads[2];
     replica replicas[2];
-    CHECK_OK(compile("(%a: tensor<4xf32>) -> tensor<4xf32>",
-                     "%r = \"stablehlo.all_reduce\"(%a) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({\n"
-                     "^bb0(%x: tensor<f32>, %y: tensor<f32>):\n %s = stablehlo.add %x, %y : tensor<f32>\n"
-                     " stablehlo.return %s : tensor<f32>\n}) : (tensor<4xf32>) -> tensor<4xf32>\n return %r : tensor<4xf32>",
-                     &options, &program));
+    CHECK_OK(
+        compile("(%a: tensor<4xf32>) -> tensor<4xf32>",
+                "%r = \"stablehlo.all_reduce\"(%a) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({\n"
+                "^bb0(%x: tensor<f32>, %y: tensor<f32>):\n %s = stablehlo.add %x, %y : tensor<f32>\n"
+                " stablehlo.return %s : tensor<f32>\n}) : (tensor<4xf32>) -> tensor<4xf32>\n return %r : tensor<4xf32>",
+                &options, &program));
     for (int round = 0; round < 5; round++) {
         for (int i = 0; i < 2; i++) {
             replicas[i] = (replica){.program = program, .device = i};
@@ -182,7 +183,8 @@ TEST(replicas_on_threads_reduce_together) {
 }
 
 TEST(a_donated_input_is_gone_unless_kept) {
-    static const char signature[] = "(%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4xf32>) -> tensor<4xf32>";
+    static const char signature[] =
+        "(%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4xf32>) -> tensor<4xf32>";
     const int64_t keep[1] = {0};
     tpj_executable *program;
     float read[4];
@@ -226,7 +228,8 @@ TEST(inputs_that_do_not_fit_are_refused) {
         CHECK_OR(status != NULL, "case %d was taken", i);
         tpj_status_destroy(status);
     }
-    CHECK_ERROR(tpj_executable_execute(program, 0, &good, 1, NULL, 0, &output, 1), TPJ_RUNTIME, "PJRT_LoadedExecutable_Execute: ");
+    CHECK_ERROR(tpj_executable_execute(program, 0, &good, 1, NULL, 0, &output, 1), TPJ_RUNTIME,
+                "PJRT_LoadedExecutable_Execute: ");
     tpj_buffer_release(good);
     tpj_buffer_release(elsewhere);
     tpj_buffer_release(short_one);
@@ -286,7 +289,8 @@ TEST(a_late_result_is_announced_once) {
     CHECK(values != NULL);
     CHECK_OK(compile("(%a: tensor<600x600xf32>) -> tensor<600x600xf32>",
                      "%b = stablehlo.dot %a, %a : (tensor<600x600xf32>, tensor<600x600xf32>) -> tensor<600x600xf32>\n"
-                     "return %b : tensor<600x600xf32>", NULL, &program));
+                     "return %b : tensor<600x600xf32>",
+                     NULL, &program));
     for (int i = 0; i < SIDE; i++) values[i * SIDE + i] = 2;
     CHECK_OK(tpj_buffer_from_host(client(), 0, TPJ_F32, 2, dims, values, &input));
     CHECK_OK(tpj_executable_execute(program, 0, &input, 1, NULL, 0, &output, 1));

@@ -11,9 +11,10 @@ static tpj_plugin *libtpu(void) {
     return plugin;
 }
 
-static const char product[] = "module { func.func @main(%a: tensor<256x256xf32>) -> tensor<256x256xf32> {\n"
-                              "%b = stablehlo.dot %a, %a : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>\n"
-                              "return %b : tensor<256x256xf32> } }";
+static const char product[] =
+    "module { func.func @main(%a: tensor<256x256xf32>) -> tensor<256x256xf32> {\n"
+    "%b = stablehlo.dot %a, %a : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>\n"
+    "return %b : tensor<256x256xf32> } }";
 
 TEST(topologies_have_their_devices) {
     const struct {
@@ -48,12 +49,12 @@ TEST(one_chip_memory_and_cost) {
 }
 
 TEST(a_mesh_of_eight_shares_the_work) {
-    static const char module[] =
-        "module { sdy.mesh @mesh = <[\"x\"=8]>\n"
-        "func.func @main(%a: tensor<64x128xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"x\"}, {}]>}) -> tensor<f32> {\n"
-        "%z = stablehlo.constant dense<0.0> : tensor<f32>\n"
-        "%s = stablehlo.reduce(%a init: %z) applies stablehlo.add across dimensions = [0, 1]"
-        " : (tensor<64x128xf32>, tensor<f32>) -> tensor<f32>\n return %s : tensor<f32> } }";
+    static const char module[] = "module { sdy.mesh @mesh = <[\"x\"=8]>\n"
+                                 "func.func @main(%a: tensor<64x128xf32> {sdy.sharding = #sdy.sharding<@mesh, "
+                                 "[{\"x\"}, {}]>}) -> tensor<f32> {\n"
+                                 "%z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+                                 "%s = stablehlo.reduce(%a init: %z) applies stablehlo.add across dimensions = [0, 1]"
+                                 " : (tensor<64x128xf32>, tensor<f32>) -> tensor<f32>\n return %s : tensor<f32> } }";
     const tpj_compile_options options = {.n_partitions = 8, .use_spmd = true, .use_shardy = true};
     tpj_topology *topology;
     tpj_compiled *compiled;
@@ -75,8 +76,10 @@ TEST(what_would_abort_the_compiler_is_an_error) {
     tpj_compiled *compiled;
     CHECK_OK(tpj_topology_create(libtpu(), "v5e:1x1", &topology));
     CHECK_ERROR(tpj_topology_compile(topology, product, strlen(product), &no_device, &compiled), TPJ_VALUE, "device 5");
-    CHECK_ERROR(tpj_topology_compile(topology, product, strlen(product), &too_many, &compiled), TPJ_VALUE, "there are 1");
-    CHECK_ERROR(tpj_topology_compile(topology, product, strlen(product), &no_option, &compiled), TPJ_RUNTIME, "xla_no_such_option");
+    CHECK_ERROR(tpj_topology_compile(topology, product, strlen(product), &too_many, &compiled), TPJ_VALUE,
+                "there are 1");
+    CHECK_ERROR(tpj_topology_compile(topology, product, strlen(product), &no_option, &compiled), TPJ_RUNTIME,
+                "xla_no_such_option");
     CHECK_ERROR(tpj_topology_compile(topology, "", 0, NULL, &compiled), TPJ_DEVICE, "PJRT_Compile: ");
     tpj_topology_destroy(topology);
 }
