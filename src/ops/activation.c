@@ -124,7 +124,7 @@ static void emit_silu_backward(tpj_emit *e) {
     if (!tpj_nn_begin_any(e, "self", "grad_output", &nn)) return;
     tpj_value *sigmoid = tpj_nn_sigmoid(nn.h, nn.x);
     tpj_value *slope = hlo_mul(nn.h, sigmoid, plus(nn.h, hlo_mul(nn.h, nn.x, one_minus(nn.h, sigmoid)), 1));
-    tpj_out_as(e, hlo_mul(nn.h, nn.grad, hlo_conj(nn.h, slope)), nn.dtype);
+    tpj_out_as(e, hlo_mul(nn.h, nn.grad, slope), nn.dtype);
 }
 
 static tpj_value *tanh_of_softplus(tpj_hlo *h, tpj_value *x) {

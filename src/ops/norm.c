@@ -276,7 +276,7 @@ static void emit_group_norm_backward(tpj_emit *e) {
 typedef struct batch {
     tpj_hlo *h;
     tpj_dtype dtype, compute;
-    tpj_dtype kept; /* of saved statistics: F32 at least */
+    tpj_dtype kept; /* of saved statistics */
     tpj_value *x;
     const int64_t *dims;
     int n_dims;
@@ -328,7 +328,7 @@ static void update_running(tpj_emit *e, const batch *b, const char *name, tpj_va
 }
 
 /* What a row returns beside the output, the saved mean and the saved inverse deviation. */
-enum { RESERVE = 1, RUNNING = 2, EVALUATES = 4, TRAINS = 8 };
+enum { NO_STATISTICS = 0, RESERVE = 1, RUNNING = 2, EVALUATES = 4, TRAINS = 8 };
 
 /* In training, the batch's own statistics; else the running ones, and the saved ones are empty. */
 static void emit_batch_norm(tpj_emit *e) {
@@ -339,6 +339,10 @@ static void emit_batch_norm(tpj_emit *e) {
     double eps = tpj_float(e, "eps", 1e-5);
     const int64_t empty[] = {0};
     tpj_value *mean, *variance, *centered, *scale;
+    /* PyTorch keeps statistics in the parameters' dtype: halves with F32 parameters keep them in F32. */
+    b.kept = b.dtype;
+    if (tpj_has(e, "weight")) b.kept = tpj_promote_dtypes(b.kept, tpj_in_type(e, "weight").dtype);
+    if (variant != NO_STATISTICS) b.kept = tpj_promote_dtypes(b.kept, tpj_in_type(e, "running_mean").dtype);
     if (training) {
         moments(b.h, b.x, b.dims, b.n_dims, &mean, &variance, &centered);
         scale = inverse_deviation(b.h, variance, eps);
@@ -539,7 +543,7 @@ const tpj_op_def tpj_ops_norm[] = {
     BATCH_ROW("_native_batch_norm_legit_functional",
               "T? running_mean, T? running_var, B training" BATCH_TAIL, RUNNING),
     BATCH_ROW("_batch_norm_with_update_functional", "T running_mean, T running_var" BATCH_TAIL, RUNNING | RESERVE | TRAINS),
-    BATCH_ROW("_native_batch_norm_legit.no_stats", "B training" BATCH_TAIL, 0),
+    BATCH_ROW("_native_batch_norm_legit.no_stats", "B training" BATCH_TAIL, NO_STATISTICS),
     BATCH_ROW("_native_batch_norm_legit_no_training", "T running_mean, T running_var" BATCH_TAIL, EVALUATES),
     BATCH_ROW("_batch_norm_no_update", "T? running_mean, T? running_var" BATCH_TAIL, EVALUATES | RESERVE),
     {.name = "native_batch_norm_backward",

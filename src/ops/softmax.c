@@ -25,12 +25,13 @@ static void emit_softmax(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     int dim = tpj_dim(e, "dim", type.rank);
     tpj_dtype result = type.dtype;
-    if (tpj_row(e)->variant == SAFE_SOFTMAX)
-        result = tpj_dtype_of(e, "dtype", type.dtype);
-    else if (!tpj_nn_require_float(e, "self"))
-        return;
-    if (tpj_bool(e, "half_to_float", false)) result = TPJ_F32;
-    tpj_dtype compute = tpj_compute_dtype(tpj_float_dtype(result));
+    if (tpj_row(e)->variant == SAFE_SOFTMAX) {
+        result = tpj_float_dtype(tpj_dtype_of(e, "dtype", type.dtype));
+    } else {
+        if (!tpj_nn_require_float(e, "self")) return;
+        if (tpj_bool(e, "half_to_float", false)) result = TPJ_F32;
+    }
+    tpj_dtype compute = tpj_compute_dtype(result);
     tpj_value *x = at_least_1d(h, tpj_in_as(e, "self", compute));
     if (hlo_failed(h)) return;
     tpj_out_as(e, hlo_reshape(h, softmax(h, x, dim, tpj_row(e)->variant), type.rank, type.dims), result);
@@ -60,14 +61,14 @@ static void emit_softmax_backward(tpj_emit *e) {
 enum { MASK_SOURCE = 0, MASK_KEY_PADDING = 1 };
 
 /* The mask in the input's shape: a key padding mask is [batch, length], others broadcast from the right. */
-static tpj_value *mask_like(tpj_emit *e, tpj_value *x) {
+static tpj_value *mask_like(tpj_emit *e, tpj_value *x, int64_t mask_type) {
     tpj_hlo *h = tpj_builder(e);
     if (tpj_in_type(e, "mask").dtype != TPJ_BOOL) {
         tpj_fail(e, TPJ_RUNTIME, "Mask should be a boolean tensor");
         return NULL;
     }
     tpj_value *mask = tpj_in(e, "mask");
-    if (tpj_int(e, "mask_type", -1) == MASK_KEY_PADDING && mask->type.rank == 2 && x->type.rank == 4) {
+    if (mask_type == MASK_KEY_PADDING && mask->type.rank == 2 && x->type.rank == 4) {
         const int64_t mapping[] = {0, 3};
         return hlo_broadcast_in_dim(h, mask, x->type.rank, x->type.dims, mapping);
     }
@@ -79,7 +80,7 @@ static void emit_masked_softmax(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
     tpj_value *x = at_least_1d(nn.h, nn.x);
-    tpj_value *mask = mask_like(e, x);
+    tpj_value *mask = mask_like(e, x, tpj_int(e, "mask_type", MASK_SOURCE));
     if (mask == NULL || hlo_failed(nn.h)) return;
     int dim = tpj_has(e, "dim") ? tpj_dim(e, "dim", nn.x->type.rank) : x->type.rank - 1;
     const int64_t dims[] = {dim};
@@ -94,7 +95,7 @@ static void emit_masked_softmax_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "output", "grad_output", &nn)) return;
     tpj_value *output = at_least_1d(nn.h, nn.x), *grad = at_least_1d(nn.h, nn.grad);
-    tpj_value *mask = mask_like(e, output);
+    tpj_value *mask = mask_like(e, output, MASK_SOURCE);
     if (mask == NULL || hlo_failed(nn.h)) return;
     int dim = tpj_has(e, "dim") ? tpj_dim(e, "dim", nn.x->type.rank) : output->type.rank - 1;
     const int64_t dims[] = {dim};
