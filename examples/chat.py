@@ -58,12 +58,13 @@ def main() -> None:
     model = model.to(args.device).eval()
 
     messages = [{"role": "user", "content": args.question}]
-    inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+    prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    inputs = tokenizer(prompt, add_special_tokens=False, return_tensors="pt").to(args.device)
     streamer = TimedStreamer(tokenizer)
     cache = {"cache_implementation": "static"} if args.static_cache else {}
     start = time.perf_counter()
     output = model.generate(
-        **inputs.to(args.device),
+        **inputs,
         max_new_tokens=args.max_new_tokens,
         do_sample=False,
         streamer=streamer,

@@ -56,8 +56,8 @@ def read_standard_library() -> tuple[torch.Tensor, torch.Tensor]:
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root)
         if not apart.intersection(name.parts):
-            held_out = zlib.crc32(name.as_posix().encode()) % 10 == 0
-            parts[held_out].append(path.read_bytes())
+            is_held_out = zlib.crc32(name.as_posix().encode()) % 10 == 0
+            parts[is_held_out].append(path.read_bytes())
     train, held_out = (torch.frombuffer(bytearray(b"\n".join(part)), dtype=torch.uint8) for part in parts)
     return train, held_out
 
@@ -165,8 +165,8 @@ def draw_curves(runs: list[dict], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(8, 5))
     for run in runs:
         (line,) = axes.plot(run["losses"], linewidth=1, alpha=0.8, label=f"{run['device']}, training")
-        style = {"linestyle": "--", "linewidth": 1, "color": line.get_color()}
-        axes.axhline(run["held_out_loss"], label=f"{run['device']}, held out", **style)
+        label = f"{run['device']}, held out"
+        axes.axhline(run["held_out_loss"], linestyle="--", linewidth=1, color=line.get_color(), label=label)
     axes.set(xlabel="step", ylabel="loss (nats per byte)", title="Byte-level GPT on Python's standard library")
     axes.grid(alpha=0.3)
     axes.legend()
@@ -223,9 +223,8 @@ def main() -> int:
 
 def report_device() -> dict:
     """What ran where: the one part that asks the device's own module."""
-    properties = torch.tpu.get_device_properties()
-    stats = torch.tpu.compile_stats()
-    fallbacks = torch.tpu.fallbacks()
+    tpu = torch.get_device_module("tpu")
+    properties, stats, fallbacks = tpu.get_device_properties(), tpu.compile_stats(), tpu.fallbacks()
     print(f"ran on {properties.name} ({properties.type}), plugin {properties.plugin}, {properties.platform_version}")
     print(f"{stats['programs']} programs compiled in {stats['seconds']:.1f} s, reused {stats['hits']:,} times")
     print("operators that fell back to the CPU:", ", ".join(f"{op} ({n})" for op, n in fallbacks.items()) or "none")

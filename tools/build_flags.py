@@ -10,9 +10,10 @@ import importlib.util
 import pathlib
 import sys
 import sysconfig
+from typing import NoReturn
 
 
-def fail(message: str) -> None:
+def fail(message: str) -> NoReturn:
     sys.exit(f"build_flags: {message}")
 
 
