@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "base/config.h"
+
 namespace {
 
 /* The first byte of a key word says what follows, so that no two calls write the same words. */
@@ -228,7 +230,8 @@ void tpj_glue_call::read() {
     key_.push_back(0); /* device and global settings, below */
     for (const tpj_glue_parameter &parameter : op_.parameters) read_parameter(parameter);
     decide_device();
-    key_[1] = static_cast<uint64_t>(device_) | static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()) << 16;
+    const auto precision = op_.uses_precision ? static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()) : 0;
+    key_[1] = static_cast<uint64_t>(device_) | precision << 16 | static_cast<uint64_t>(tpj_config_check_index()) << 24;
     read_aliases();
 }
 

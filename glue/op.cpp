@@ -107,6 +107,8 @@ tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row
         const auto index = schema.argumentIndexWithName(std::string(param.name, param.name_length));
         parameters.push_back({param, index.value_or(-1)});
     }
+    const std::string_view family = tpj_op_family(row);
+    uses_precision = family == "matmul" || family == "conv" || family == "attention" || family == "rnn" || family == "linalg";
     const std::string base = schema.name().substr(schema.name().find("::") + 2);
     prepares_indices = base == "index" || base == "index_put" || base == "index_put_" || base == "_index_put_impl_" ||
                        base == "_index_put_impl" || base == "_unsafe_index" || base == "_unsafe_index_put";

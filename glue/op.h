@@ -36,6 +36,7 @@ struct tpj_glue_op {
     int n_new_returns;              /* returns that are new values */
     int n_arguments;
     int generator_argument, device_argument; /* -1: none */
+    bool uses_precision;            /* contracts: torch.set_float32_matmul_precision counts */
     bool prepares_indices;          /* index.Tensor and its kin: masks become positions first */
 };
 

@@ -1,9 +1,8 @@
 /* The plugin, its client and the devices' state: made at the first use, never destroyed. */
-#define _POSIX_C_SOURCE 200809L /* getpid, strdup */
+#define _POSIX_C_SOURCE 200809L /* strdup */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/config.h"
 #include "eager/internal.h"
@@ -14,7 +13,7 @@ static int configured_devices = 1;
 static tpj_client *client; /* written once, under the mutex, before `devices` */
 static tpj_device *devices;
 static int n_devices;
-static pid_t owner;
+static bool forked; /* this process is a child of the one that made the client */
 
 void tpj_runtime_configure(const char *plugin_path, const char *reason_when_none, int n) {
     pthread_mutex_lock(&start_mutex);
@@ -26,7 +25,9 @@ void tpj_runtime_configure(const char *plugin_path, const char *reason_when_none
     pthread_mutex_unlock(&start_mutex);
 }
 
-bool tpj_runtime_in_bad_fork(void) { return __atomic_load_n(&owner, __ATOMIC_ACQUIRE) != 0 && owner != getpid(); }
+static void mark_child(void) { forked = client != NULL; }
+
+bool tpj_runtime_in_bad_fork(void) { return forked; }
 
 static tpj_status *start_locked(void) {
     tpj_plugin *plugin;
@@ -51,7 +52,7 @@ static tpj_status *start_locked(void) {
     }
     n_devices = n;
     devices = made_devices;
-    __atomic_store_n(&owner, getpid(), __ATOMIC_RELEASE);
+    pthread_atfork(NULL, NULL, mark_child); /* cheaper than asking for the process' number at every call */
     __atomic_store_n(&client, made, __ATOMIC_RELEASE);
     return NULL;
 }

@@ -9,6 +9,11 @@ static const tpj_op_def *const families[] = {
     TPJ_OP_FAMILIES(TPJ_OP_FAMILY_ARRAY)
 #undef TPJ_OP_FAMILY_ARRAY
 };
+static const char *const family_names[] = {
+#define TPJ_OP_FAMILY_NAME(family) #family,
+    TPJ_OP_FAMILIES(TPJ_OP_FAMILY_NAME)
+#undef TPJ_OP_FAMILY_NAME
+};
 enum { N_FAMILIES = sizeof families / sizeof families[0], N_SLOTS = 8192, MAX_HASHED = N_SLOTS / 2 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -58,6 +63,13 @@ const tpj_op_def *tpj_op_at(int i) {
     for (int f = 0; f < N_FAMILIES; i -= n_rows[f++])
         if (i < n_rows[f]) return &families[f][i];
     return NULL;
+}
+
+const char *tpj_op_family(const tpj_op_def *op) {
+    pthread_once(&once, build);
+    for (int f = 0; f < N_FAMILIES; f++)
+        if (op >= families[f] && op < families[f] + n_rows[f]) return family_names[f];
+    return "custom"; /* registered at run time */
 }
 
 const char *tpj_op_name(const tpj_op_def *op) { return op->name; }
