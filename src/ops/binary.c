@@ -102,8 +102,15 @@ static tpj_value *floor_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y) {
     return hlo_select(h, tpj_compare_number(h, "EQ", y, 0), plain, floor);
 }
 
-static tpj_value *truncated_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y) {
+/* The quotient of halves is rounded to a half before it is truncated, as PyTorch does. */
+static tpj_value *truncated_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y, tpj_dtype dtype) {
     tpj_value *quotient = hlo_div(h, x, y);
+    if (dtype == TPJ_F16 || dtype == TPJ_BF16) {
+        const char *bits = dtype == TPJ_F16 ? "exponent_bits = 5 : i32, mantissa_bits = 10 : i32"
+                                            : "exponent_bits = 8 : i32, mantissa_bits = 7 : i32";
+        const tpj_type *type = &quotient->type;
+        quotient = hlo_op1(h, "reduce_precision", &quotient, 1, bits, type->dtype, type->rank, type->dims);
+    }
     return tpj_dtype_is_float(x->type.dtype) ? tpj_truncate(h, quotient) : quotient;
 }
 
@@ -132,7 +139,7 @@ static void emit_div_mode(tpj_emit *e) {
         return;
     }
     tpj_pair p = division_pair(e);
-    tpj_out_as(e, down ? floor_quotient(p.h, p.x, p.y) : truncated_quotient(p.h, p.x, p.y), p.dtype);
+    tpj_out_as(e, down ? floor_quotient(p.h, p.x, p.y) : truncated_quotient(p.h, p.x, p.y, p.dtype), p.dtype);
 }
 
 static void emit_remainder(tpj_emit *e) {
@@ -217,20 +224,28 @@ static void emit_hypot(tpj_emit *e) {
     tpj_out_as(e, hlo_select(p.h, infinite, tpj_like(p.h, y, HUGE_VAL), y), p.dtype);
 }
 
-/* variant: the base, 0 for e. max + log(1 + base^-|x - y|) */
+/* max + log(1 + base^-|x - y|); complex numbers go by their real parts. */
+static tpj_value *log_add_exp(tpj_hlo *h, tpj_value *x, tpj_value *y, double scale) {
+    tpj_value *ordered = hlo_compare(h, "GE", hlo_real(h, x), hlo_real(h, y));
+    tpj_value *large, *gap;
+    if (tpj_dtype_is_complex(x->type.dtype)) {
+        large = hlo_select(h, ordered, x, y);
+        gap = hlo_sub(h, hlo_select(h, ordered, y, x), large);
+    } else {
+        large = hlo_max(h, x, y);
+        gap = hlo_neg(h, hlo_abs(h, hlo_sub(h, x, y)));
+    }
+    tpj_value *term = hlo_unary(h, "log_plus_one", hlo_exp(h, hlo_mul(h, gap, tpj_like(h, gap, scale))));
+    tpj_value *sum = hlo_add(h, large, hlo_mul(h, term, tpj_like(h, term, 1 / scale)));
+    /* inf - inf */
+    tpj_value *same_infinity = hlo_and(h, hlo_compare(h, "EQ", x, y), tpj_is_infinite(h, x));
+    return hlo_select(h, same_infinity, x, sum);
+}
+
+/* variant: the base, 0 for e. */
 static void emit_logaddexp(tpj_emit *e) {
     tpj_pair p = float_pair(e);
-    if (tpj_dtype_is_complex(p.dtype)) {
-        tpj_fail_dtype(e, p.dtype);
-        return;
-    }
-    double scale = tpj_row(e)->variant == 2 ? log(2) : 1;
-    tpj_value *large = hlo_max(p.h, p.x, p.y), *gap = hlo_neg(p.h, hlo_abs(p.h, hlo_sub(p.h, p.x, p.y)));
-    tpj_value *term = hlo_unary(p.h, "log_plus_one", hlo_exp(p.h, hlo_mul(p.h, gap, tpj_like(p.h, gap, scale))));
-    tpj_value *y = hlo_add(p.h, large, hlo_mul(p.h, term, tpj_like(p.h, term, 1 / scale)));
-    /* inf - inf */
-    tpj_value *same_infinity = hlo_and(p.h, hlo_compare(p.h, "EQ", p.x, p.y), tpj_is_infinite(p.h, p.x));
-    tpj_out_as(e, hlo_select(p.h, same_infinity, p.x, y), p.dtype);
+    tpj_out_as(e, log_add_exp(p.h, p.x, p.y, tpj_row(e)->variant == 2 ? log(2) : 1), p.dtype);
 }
 
 static void emit_copysign(tpj_emit *e) {
@@ -266,6 +281,12 @@ static void emit_xlogy(tpj_emit *e) {
     tpj_value *product = hlo_mul(p.h, p.x, hlo_unary(p.h, tpj_row(e)->hlo, p.y));
     tpj_value *zero = hlo_and(p.h, tpj_compare_number(p.h, "EQ", p.x, 0), hlo_not(p.h, hlo_is_nan(p.h, p.y)));
     tpj_out_as(e, hlo_select(p.h, zero, tpj_like(p.h, product, 0), product), p.dtype);
+}
+
+static void emit_zeta(tpj_emit *e) {
+    tpj_pair p = float_pair(e);
+    if (tpj_dtype_is_float(p.dtype)) tpj_out_as(e, tpj_zeta(p.h, p.x, p.y), p.dtype);
+    else tpj_fail_dtype(e, p.dtype);
 }
 
 static void emit_heaviside(tpj_emit *e) {
@@ -518,9 +539,9 @@ const tpj_op_def tpj_ops_binary[] = {
     TENSORS("special_xlog1py", emit_xlogy, .hlo = "log_plus_one"),
     NUMBER_RIGHT("special_xlog1py.other_scalar", emit_xlogy, .hlo = "log_plus_one"),
     NUMBER_LEFT("special_xlog1py.self_scalar", emit_xlogy, .hlo = "log_plus_one"),
-    TENSORS("special_zeta", emit_float, .hlo = "chlo.zeta"),
-    NUMBER_RIGHT("special_zeta.other_scalar", emit_float, .hlo = "chlo.zeta"),
-    NUMBER_LEFT("special_zeta.self_scalar", emit_float, .hlo = "chlo.zeta"),
+    TENSORS("special_zeta", emit_zeta),
+    NUMBER_RIGHT("special_zeta.other_scalar", emit_zeta),
+    NUMBER_LEFT("special_zeta.self_scalar", emit_zeta),
     ROW("heaviside", "T self, T values", emit_heaviside),
     TENSORS("gcd", emit_gcd),
     TENSORS("lcm", emit_gcd, .variant = 1),

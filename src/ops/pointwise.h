@@ -37,5 +37,6 @@ tpj_value *tpj_bessel_i(tpj_hlo *h, tpj_value *x, int order, bool scaled);
 tpj_value *tpj_erfcx(tpj_hlo *h, tpj_value *x);
 tpj_value *tpj_log_ndtr(tpj_hlo *h, tpj_value *x);
 tpj_value *tpj_ndtri(tpj_hlo *h, tpj_value *x);
+tpj_value *tpj_zeta(tpj_hlo *h, tpj_value *s, tpj_value *q); /* Hurwitz's; of one shape */
 
 #endif

@@ -238,15 +238,13 @@ static void emit_renorm(tpj_emit *e) {
     tpj_out_as(e, hlo_mul(h, x, spread(&r, hlo_convert(h, factor, x->type.dtype))), dtype);
 }
 
+/* Relative to the largest (of the real parts), so that nothing overflows. */
 static void emit_logsumexp(tpj_emit *e) {
     tpj_dtype dtype = tpj_float_dtype(tpj_in_type(e, "self").dtype);
-    if (tpj_dtype_is_complex(dtype)) {
-        tpj_fail_dtype(e, dtype);
-        return;
-    }
     reduction r = reduction_in(e, dtype);
-    tpj_value *largest = reduce_of(&r, "maximum", r.x);
+    tpj_value *largest = reduce_of(&r, "maximum", hlo_real(r.h, r.x));
     largest = hlo_select(r.h, tpj_is_infinite(r.h, largest), tpj_like(r.h, largest, 0), largest);
+    largest = hlo_convert(r.h, largest, r.x->type.dtype);
     tpj_value *sum = reduce_of(&r, "add", hlo_exp(r.h, hlo_sub(r.h, r.x, spread(&r, largest))));
     out_reduced(e, &r, hlo_add(r.h, hlo_log(r.h, sum), largest), dtype);
 }

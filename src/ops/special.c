@@ -126,6 +126,45 @@ tpj_value *tpj_log_ndtr(tpj_hlo *h, tpj_value *x) {
     return hlo_select(h, tpj_compare_number(h, "LT", x, -1), tail, rest);
 }
 
+/* ---- Hurwitz's zeta function ---- */
+
+typedef struct zeta_context {
+    tpj_value *s;
+} zeta_context;
+
+/* (the sum so far, the argument, the number of terms): CHLO's series is accurate from 9 on. Terms are limited, because far
+ * below zero a float plus one is itself. */
+enum { ZETA_START = 9, ZETA_TERMS = 4096 };
+
+static void zeta_condition(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    (void)context;
+    tpj_value *more = hlo_reduce_all(h, "or", tpj_compare_number(h, "LE", arguments[1], ZETA_START));
+    results[0] = hlo_and(h, more, tpj_compare_number(h, "LT", arguments[2], ZETA_TERMS));
+}
+
+static void zeta_term(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    const zeta_context *zeta = context;
+    tpj_value *q = arguments[1], *low = tpj_compare_number(h, "LE", q, ZETA_START);
+    tpj_value *term = hlo_pow(h, q, hlo_neg(h, zeta->s));
+    results[0] = hlo_add(h, arguments[0], tpj_select_or(h, low, term, 0));
+    results[1] = hlo_add(h, q, hlo_convert(h, low, q->type.dtype));
+    results[2] = hlo_add(h, arguments[2], hlo_integer(h, TPJ_I32, 1));
+}
+
+/* sum over k >= 0 of 1 / (q + k)^s */
+tpj_value *tpj_zeta(tpj_hlo *h, tpj_value *s, tpj_value *q) {
+    zeta_context context = {s};
+    tpj_value *initial[] = {hlo_full_like(h, q, 0), q, hlo_integer(h, TPJ_I32, 0)}, *out[3];
+    hlo_while(h, initial, 3, zeta_condition, zeta_term, &context, out);
+    tpj_value *y = hlo_add(h, out[0], hlo_binary(h, "chlo.zeta", s, out[1]));
+    tpj_value *pole = hlo_and(h, tpj_compare_number(h, "LE", q, 0), hlo_compare(h, "EQ", q, hlo_unary(h, "floor", q)));
+    pole = hlo_or(h, pole, tpj_compare_number(h, "EQ", s, 1));
+    y = hlo_select(h, pole, tpj_like(h, y, HUGE_VAL), y);
+    return hlo_select(h, tpj_compare_number(h, "LT", s, 1), tpj_like(h, y, NAN), y);
+}
+
+/* ---- the normal distribution ---- */
+
 /* The argument of a series in u over z = 1 / u in [low, high]. */
 static tpj_value *inverse_scaled(tpj_hlo *h, tpj_value *u, double low, double high) {
     double from = 1 / high, to = 1 / low;

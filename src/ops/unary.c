@@ -99,6 +99,17 @@ static void emit_scaled(tpj_emit *e) {
 
 /* ---- special functions ---- */
 
+/* Zero is a pole whose side its sign tells. */
+static tpj_value *digamma(tpj_hlo *h, tpj_value *x) {
+    tpj_value *pole = hlo_select(h, tpj_sign_bit(h, x), tpj_like(h, x, HUGE_VAL), hlo_full_like(h, x, -HUGE_VAL));
+    return hlo_select(h, tpj_compare_number(h, "EQ", x, 0), pole, hlo_unary(h, "chlo.digamma", x));
+}
+
+static void emit_digamma(tpj_emit *e) {
+    tpj_value *x = real_self(e);
+    if (x != NULL) out_float(e, digamma(tpj_builder(e), x));
+}
+
 static void emit_polygamma(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x = real_self(e);
@@ -108,8 +119,8 @@ static void emit_polygamma(tpj_emit *e) {
         tpj_fail(e, TPJ_RUNTIME, "polygamma(n, x) does not support negative n.");
         return;
     }
-    tpj_value *order = hlo_full_like(h, x, (double)n);
-    out_float(e, n == 0 ? hlo_unary(h, "chlo.digamma", x) : hlo_binary(h, "chlo.polygamma", order, x));
+    if (n == 0) out_float(e, digamma(h, x));
+    else out_float(e, times(h, tpj_zeta(h, hlo_full_like(h, x, (double)n + 1), x), (n % 2 ? 1 : -1) * tgamma((double)n + 1)));
 }
 
 /* The logarithm of the multivariate gamma function. */
@@ -342,7 +353,7 @@ const tpj_op_def tpj_ops_unary[] = {
     REAL("erfc", "chlo.erfc"),
     REAL("erfinv", "chlo.erf_inv"),
     REAL("lgamma", "chlo.lgamma"),
-    REAL("digamma", "chlo.digamma"),
+    UNARY("digamma", emit_digamma),
     {.name = "polygamma", .params = "I n, T self", .emit = emit_polygamma, .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "mvlgamma", .params = "T self, I p", .emit = emit_mvlgamma, .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "logit", .params = "T self, F? eps", .emit = emit_logit, .layout = TPJ_LAYOUT_POINTWISE},
