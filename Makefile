@@ -26,16 +26,19 @@ CORE_LIB := $(PACKAGE)/libtpj.so
 GLUE_LIB := $(PACKAGE)/libtpj_glue.so
 EXT_LIB  := $(PACKAGE)/_C.abi3.so
 
-.PHONY: all help native core glue pyext venv dev demo test lint format clean distclean
+.PHONY: all help native core glue pyext venv dev demo compare conformance test lint format clean distclean
 all: native
 
 help:
 	@echo "make            build the native parts: the C core, the PyTorch glue, the Python extension"
 	@echo "make demo       train a byte-level GPT on device tpu and check it against the CPU"
+	@echo "make compare    a short training on both, whose losses must agree"
 	@echo "make test       unit tests, fault sweep, source checks, lint and pytest"
 	@echo "make core       the C core alone (needs a C compiler, no Python); also: glue, pyext"
 	@echo "make venv       $(VENV) with torch and the package; make dev adds what the tests need"
-	@echo "make lint       ruff, mypy, clang-format; make tidy adds clang-tidy; make format rewrites"
+	@echo "make lint       ruff, mypy, clang-format; also: tidy (clang-tidy), format (rewrites)"
+	@echo "make check-c    C tests under ASan and UBSan; also: check-tsan, check-fuzz, check-sources, check-python"
+	@echo "make conformance  PyTorch's operator samples against the CPU (long)"
 	@echo "make clean      remove what was built; make distclean removes $(VENV) as well"
 	@echo "Variables: PYTHON, VENV, TORCH, TORCH_INDEX, CC, CXX, OPT, WERROR=-Werror, BUILD"
 
@@ -157,6 +160,18 @@ FORCE:
 
 demo: $(VENV_STAMP) native
 	$(VENV)/bin/python examples/train_gpt.py --device tpu
+
+# The same training on the CPU and on the device, without dropout and from the same weights: the losses must agree.
+compare: $(VENV_STAMP) native
+	$(VENV)/bin/python examples/train_gpt.py --device cpu --steps 100 --dropout 0 --out out/compare
+	$(VENV)/bin/python examples/train_gpt.py --device tpu --steps 100 --dropout 0 --out out/compare \
+	    --compare out/compare/train_gpt_cpu.json
+
+# Every operator that PyTorch has samples of, against the CPU: CONFORMANCE_ARGS="--stride 20".
+CONFORMANCE ?= $(firstword $(wildcard tools/conformance/opinfo.py ../shared/conformance/opinfo.py))
+conformance: $(DEV_STAMP) native
+	@test -n "$(CONFORMANCE)" || { echo "no script: set CONFORMANCE=/path/to/opinfo.py"; exit 1; }
+	$(VENV)/bin/python $(CONFORMANCE) --dtypes float32 $(CONFORMANCE_ARGS)
 
 include tools/checks.mk
 

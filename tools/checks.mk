@@ -7,6 +7,8 @@ test: $(DEV_STAMP) $(LINT_STAMP) native
 	$(MAKE) --no-print-directory check-sources
 	$(MAKE) --no-print-directory lint
 	$(MAKE) --no-print-directory check-c
+	$(MAKE) --no-print-directory check-tsan
+	$(MAKE) --no-print-directory check-fuzz
 	$(MAKE) --no-print-directory check-python
 
 check-sources:
@@ -15,43 +17,81 @@ check-sources:
 check-python: $(DEV_STAMP) native
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests
 
-# --- C unit tests: src/**/*_test.c and the runner in tests/c, all of the core built again with ASan and UBSan. Its
-# allocations go through tests/c/allocation.c, and a fake PJRT plugin lies beside the program: both fail on demand. ----
+# --- C unit tests: src/**/*_test.c and the runner in tests/c, all of the core built again with sanitizers. Allocations
+# go through tests/c/allocation.c, and a fake PJRT plugin lies beside the program: both fail on demand. ----------------
 
-SAN_BUILD  := $(BUILD)/asan
-SAN_FLAGS  := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+# asan: ASan and UBSan; tsan: ThreadSanitizer; fuzz: libFuzzer, which is clang's; plain: none.
+SAN        ?= asan
+SAN_CC     := $(if $(filter fuzz,$(SAN)),clang,$(CC))
+SAN_FLAGS_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SAN_FLAGS_tsan := -fsanitize=thread
+SAN_FLAGS_fuzz := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+SAN_FLAGS  := $(SAN_FLAGS_$(SAN))
+SAN_PACKAGES := $(if $(filter fuzz,$(SAN)),clang and libclang-rt-dev,the compiler's sanitizer libraries)
+SAN_BUILD  := $(BUILD)/$(SAN)
+SAN_OK     := $(SAN_BUILD)/works
 TEST_SRC   := $(shell find src -name '*_test.c' | sort) $(sort $(wildcard tests/c/*.c))
-TEST_OBJ   := $(TEST_SRC:%.c=$(SAN_BUILD)/%.o)
-SAN_CORE   := $(CORE_SRC:%.c=$(SAN_BUILD)/%.o)
-FAKE_OBJ   := $(patsubst %.c,$(SAN_BUILD)/%.o,$(sort $(wildcard tests/fake_plugin/*.c)))
+FUZZ_SRC   := $(sort $(wildcard tests/fuzz/*_fuzz.c))
+FUZZ_BIN   := $(FUZZ_SRC:tests/fuzz/%.c=$(SAN_BUILD)/%)
+FUZZ_SECONDS ?= 20
 WRAP_ALLOC := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
-# Whether the compiler can build and run a sanitized program here: found out once.
-SANITIZE   := $(SAN_BUILD)/sanitizers.cflags
+sanitized   = $(patsubst %.c,$(SAN_BUILD)/%.o,$(1))
+SAN_OBJ    := $(call sanitized,$(CORE_SRC) $(TEST_SRC) $(FUZZ_SRC) $(wildcard tests/fake_plugin/*.c))
 
-$(SANITIZE):
+.PHONY: check-tsan check-fuzz run-unit-tests run-fuzz
+check-c:
+	$(call with_sanitizer,asan,run-unit-tests,SAN=plain run-unit-tests)
+check-tsan:
+	$(call with_sanitizer,tsan,run-unit-tests)
+check-fuzz:
+	$(call with_sanitizer,fuzz,run-fuzz)
+
+# $(call with_sanitizer,NAME,TARGET,OTHERWISE): make TARGET with it, where this machine has it.
+with_sanitizer = +@$(MAKE) --no-print-directory SAN=$(1) $(BUILD)/$(1)/works && \
+    if [ -s $(BUILD)/$(1)/works ]; then $(MAKE) --no-print-directory SAN=$(1) $(2); \
+    else $(MAKE) --no-print-directory SAN=$(1) say-skipped$(if $(3), && $(MAKE) --no-print-directory $(3)); fi
+
+.PHONY: say-skipped
+say-skipped:
+	@echo "skipped: $(SAN) ($(SAN_CC) cannot build or run such a program here: install $(SAN_PACKAGES))"
+
+# Not empty when the compiler makes sanitized programs that run here.
+$(SAN_OK):
 	@mkdir -p $(@D)
-	@if echo 'int main(void) { return 0; }' | $(CC) $(SAN_FLAGS) -x c - -o $(SAN_BUILD)/probe 2>/dev/null \
-	    && $(SAN_BUILD)/probe; then echo '$(SAN_FLAGS)' > $@; else : > $@; fi
+	@if echo 'int main(void) { return 0; }' | $(SAN_CC) $(SAN_FLAGS) -x c - -o $(SAN_BUILD)/probe 2>/dev/null \
+	    && $(SAN_BUILD)/probe; then echo yes > $@; else : > $@; fi
 
-$(SAN_BUILD)/%.o: %.c $(SANITIZE)
+$(SAN_BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,cc,$< (sanitized))
-	$(Q)$(CC) $(CPPFLAGS_CORE) -Itests/c $(CPPFLAGS) -std=c11 -O1 -g -fPIC $(WARNINGS) @$(SANITIZE) $(CFLAGS) \
-	    -MMD -MP -c $< -o $@
+	$(call say,cc,$< ($(SAN)))
+	$(Q)$(SAN_CC) $(CPPFLAGS_CORE) -Itests/c $(CPPFLAGS) -std=c11 -O1 -g -fPIC -fno-omit-frame-pointer $(WARNINGS) \
+	    $(SAN_FLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(SAN_BUILD)/fake_plugin.so: $(FAKE_OBJ)
+$(SAN_BUILD)/fake_plugin.so: $(call sanitized,$(sort $(wildcard tests/fake_plugin/*.c)))
 	$(call say,ld,$@)
-	$(Q)$(CC) -shared @$(SANITIZE) $(FAKE_OBJ) -o $@ -lpthread
+	$(Q)$(SAN_CC) -shared $(SAN_FLAGS) $^ -o $@ -lpthread
 
-$(SAN_BUILD)/unit_tests: $(SAN_CORE) $(TEST_OBJ) $(BUILD)/core.list
+$(SAN_BUILD)/unit_tests: $(call sanitized,$(CORE_SRC) $(TEST_SRC)) $(BUILD)/core.list
 	$(call say,ld,$@)
-	$(Q)$(CC) @$(SANITIZE) $(WRAP_ALLOC) $(SAN_CORE) $(TEST_OBJ) -o $@ -ldl -lpthread -lm
+	$(Q)$(SAN_CC) $(SAN_FLAGS) $(WRAP_ALLOC) $(filter %.o,$^) -o $@ -ldl -lpthread -lm
 
-check-c: $(SAN_BUILD)/unit_tests $(SAN_BUILD)/fake_plugin.so
-	@test -s $(SANITIZE) || echo "skipped: ASan and UBSan ($(CC) cannot link them here: install libasan and libubsan)"
-	$(SAN_BUILD)/unit_tests $(C_TEST)
+$(FUZZ_BIN): $(SAN_BUILD)/%: $(SAN_BUILD)/tests/fuzz/%.o $(call sanitized,$(CORE_SRC)) $(BUILD)/core.list
+	$(call say,ld,$@)
+	$(Q)$(SAN_CC) $(SAN_FLAGS) -fsanitize=fuzzer $(filter %.o,$^) -o $@ -ldl -lpthread -lm
 
--include $(SAN_CORE:.o=.d) $(TEST_OBJ:.o=.d) $(FAKE_OBJ:.o=.d)
+run-unit-tests: $(SAN_BUILD)/unit_tests $(SAN_BUILD)/fake_plugin.so
+	$< $(C_TEST)
+
+# What a run finds worth keeping stays in build/; tests/fuzz/<target>/ are the inputs to begin with.
+run-fuzz: $(FUZZ_BIN)
+	@for target in $(FUZZ_BIN); do \
+	    name=$$(basename $$target); mkdir -p $(SAN_BUILD)/corpus/$$name; \
+	    echo "$$name, $(FUZZ_SECONDS) s"; \
+	    $$target -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -rss_limit_mb=4096 \
+	        -artifact_prefix=$(SAN_BUILD)/ $(SAN_BUILD)/corpus/$$name $$(ls -d tests/fuzz/$$name 2>/dev/null) || exit 1; \
+	done
+
+-include $(SAN_OBJ:.o=.d)
 
 # --- Lint ------------------------------------------------------------------------------------------------------------
 
