@@ -407,3 +407,12 @@ tpj_graph *tpj_glue_call::make_graph(const char *file, int line) const {
     }
     return owner.release();
 }
+
+tpj_graph *tpj_glue_call::make_inputs() const {
+    tpj_graph *graph = nullptr;
+    tpj_glue_check(tpj_graph_create(&graph));
+    std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> owner(graph, &tpj_graph_destroy);
+    GraphWriter writer{graph, operands_, tensors_, aliases_};
+    while (writer.next < n_operands()) writer.add_input();
+    return owner.release();
+}

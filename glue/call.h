@@ -23,6 +23,10 @@ public:
     /* The one-node graph of the call, with written arguments as targets. */
     tpj_graph *make_graph(const char *file, int line) const;
 
+    /* The graph's inputs alone, for a call whose op has no row: the tracer fills in the rest. */
+    tpj_graph *make_inputs() const;
+    int n_operands() const { return static_cast<int>(operands_.size()); }
+
     const c10::IValue &argument(int index) const { return stack_[base_ + static_cast<size_t>(index)]; }
     c10::IValue &argument(int index) { return stack_[base_ + static_cast<size_t>(index)]; }
     const c10::SmallVectorImpl<uint64_t> &key() const { return key_; }

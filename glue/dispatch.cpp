@@ -221,6 +221,11 @@ at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, cons
     return tensor;
 }
 
+void tpj_glue_run_program(tpj_glue_call &call, tpj_program *program) {
+    const Storages storages = launch(call, program);
+    push_returns(call, program, storages);
+}
+
 void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack) {
     if (C10_UNLIKELY(op.prepares_indices) && tpj_glue_prepare_indices(op, stack)) return;
     const c10::IValue asked_for = op.device_argument >= 0 ? stack[stack.size() - static_cast<size_t>(op.n_arguments - op.device_argument)]

@@ -9,6 +9,8 @@
 void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack);
 /* Runs an op without a row: PyTorch's decomposition where there is one, else the CPU (fallback.cpp). */
 void tpj_glue_fall_back(const tpj_glue_op &op, torch::jit::Stack &stack);
+/* Launches a program for a call and replaces the stack's arguments by its results (functional forms). */
+void tpj_glue_run_program(tpj_glue_call &call, tpj_program *program);
 /* A dense tensor over a new storage. */
 at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, const int64_t *strides);
 /* The registered op behind an overload name ("copy_"); an internal error when it has no row. */

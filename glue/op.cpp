@@ -27,32 +27,38 @@ const std::unordered_map<std::string, std::vector<std::string>> &overloads_by_ba
     return *found;
 }
 
-/* The functional overload whose arguments are those of an out= overload without the outputs. */
-const tpj_op_def *row_of_out(const c10::FunctionSchema &schema, const std::string &base) {
+/* The functional overloads whose arguments are those of an out= overload without the outputs, tried in turn. */
+template <typename Visit>
+void for_each_functional_of_out(const c10::FunctionSchema &schema, const std::string &base, const Visit &visit) {
     std::vector<const c10::Argument *> inputs;
     for (const c10::Argument &argument : schema.arguments())
         if (!(argument.kwarg_only() && is_written(argument))) inputs.push_back(&argument);
     const auto found = overloads_by_base().find(base);
-    if (found == overloads_by_base().end()) return nullptr;
+    if (found == overloads_by_base().end()) return;
     for (const std::string &overload : found->second) {
         const auto handle = c10::Dispatcher::singleton().findSchema({"aten::" + base, overload});
         if (!handle) continue;
         const auto &arguments = handle->schema().arguments();
-        const bool functional = std::none_of(arguments.begin(), arguments.end(), is_written);
-        bool same = functional && arguments.size() >= inputs.size();
-        for (size_t i = 0, k = 0; same && i < arguments.size(); i++) {
-            if (k < inputs.size() && arguments[i].name() == inputs[k]->name() && *arguments[i].type() == *inputs[k]->type())
-                k++;
-            else /* factories take dtype, layout, device, pin_memory where out= takes them from the output */
-                same = arguments[i].kwarg_only() && !arguments[i].name().empty() &&
-                       (arguments[i].name() == "dtype" || arguments[i].name() == "layout" || arguments[i].name() == "device" ||
-                        arguments[i].name() == "pin_memory");
-            if (i + 1 == arguments.size()) same = same && k == inputs.size();
+        bool same = std::none_of(arguments.begin(), arguments.end(), is_written);
+        size_t next = 0;
+        for (size_t i = 0; same && i < arguments.size(); i++) {
+            const std::string &name = arguments[i].name();
+            if (next < inputs.size() && name == inputs[next]->name() && *arguments[i].type() == *inputs[next]->type())
+                next++;
+            else /* factories take these where out= takes them from the output */
+                same = arguments[i].kwarg_only() && (name == "dtype" || name == "layout" || name == "device" || name == "pin_memory");
         }
-        const std::string name = overload.empty() ? base : base + "." + overload;
-        if (same && row_of(name) != nullptr) return row_of(name);
+        if (same && next == inputs.size() && visit(*handle)) return;
     }
-    return nullptr;
+}
+
+const tpj_op_def *row_of_out(const c10::FunctionSchema &schema, const std::string &base) {
+    const tpj_op_def *row = nullptr;
+    for_each_functional_of_out(schema, base, [&](const c10::OperatorHandle &handle) {
+        row = row_of(full_name(handle.operator_name()));
+        return row != nullptr;
+    });
+    return row;
 }
 
 /* "add_.Tensor" -> "add.Tensor", "__ior__.Scalar" -> "__or__.Scalar". */
@@ -83,6 +89,51 @@ const tpj_op_def *tpj_glue_find_row(const c10::OperatorHandle &handle, tpj_glue_
     return nullptr;
 }
 
+std::optional<c10::OperatorHandle> tpj_glue_functional_twin(const c10::OperatorHandle &handle) {
+    const c10::FunctionSchema &schema = handle.schema();
+    const std::string base = schema.name().substr(schema.name().find("::") + 2);
+    std::optional<c10::OperatorHandle> twin;
+    if (std::none_of(schema.arguments().begin(), schema.arguments().end(), is_written)) return handle;
+    if (std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const c10::Argument &a) { return is_written(a) && a.is_out(); }))
+        for_each_functional_of_out(schema, base, [&](const c10::OperatorHandle &found) {
+            twin = found;
+            return true;
+        });
+    else if (const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + functional_base(base), schema.overload_name()}))
+        twin = *found;
+    return twin;
+}
+
+namespace {
+
+/* How an argument of an op without a row is read: tensors as operands, everything else into the key. */
+tpj_param param_of(const c10::Argument &argument) {
+    tpj_param param{};
+    param.name = argument.name().c_str();
+    param.name_length = argument.name().size();
+    param.baked = true;
+    param.kind = TPJ_PARAM_INT;
+    c10::TypePtr type = argument.type();
+    for (bool more = true; more;) {
+        more = false;
+        if (const auto optional = type->cast<c10::OptionalType>()) {
+            type = optional->getElementType();
+            more = true;
+        } else if (const auto list = type->cast<c10::ListType>()) {
+            param.list = true;
+            type = list->getElementType();
+            more = true;
+        }
+    }
+    if (type->kind() == c10::TypeKind::TensorType) {
+        param.kind = TPJ_PARAM_TENSOR;
+        param.baked = false;
+    }
+    return param;
+}
+
+} // namespace
+
 tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row, tpj_glue_form op_form)
     : handle(op), row(op_row), form(op_form), name(full_name(op.operator_name())) {
     const c10::FunctionSchema &schema = op.schema();
@@ -101,7 +152,12 @@ tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row
         return_alias.push_back(alias);
         n_new_returns += alias < 0;
     }
-    if (row == nullptr) return;
+    uses_precision = true; /* until it is known what an op without a row is made of */
+    prepares_indices = false;
+    if (row == nullptr) {
+        for (int i = 0; i < n_arguments; i++) parameters.push_back({param_of(schema.arguments()[i]), i});
+        return;
+    }
     const char *cursor = tpj_op_params(row);
     for (tpj_param param; tpj_param_next(&cursor, &param);) {
         const auto index = schema.argumentIndexWithName(std::string(param.name, param.name_length));

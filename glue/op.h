@@ -40,6 +40,8 @@ struct tpj_glue_op {
     bool prepares_indices;          /* index.Tensor and its kin: masks become positions first */
 };
 
+/* The functional overload with the arguments of a writing form (out= arguments left out); nothing when there is none. */
+std::optional<c10::OperatorHandle> tpj_glue_functional_twin(const c10::OperatorHandle &handle);
 /* The row that serves an overload, and the form; nullptr when none does. */
 const tpj_op_def *tpj_glue_find_row(const c10::OperatorHandle &handle, tpj_glue_form *out_form);
 
