@@ -41,6 +41,7 @@ bool wants_kernel(const c10::OperatorHandle &op, const tpj_op_def *row) {
     if (moves_between_devices(op.operator_name())) return false;
     if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return false; /* written by hand */
     if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return false;
+    if (op.hasTag(at::Tag::inplace_view)) return false; /* t_, squeeze_: metadata, never a write */
     if (is_view(op.schema())) return false;
     return row != nullptr || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
