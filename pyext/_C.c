@@ -10,7 +10,7 @@
 #include "base/config.h"
 #include "eager/eager.h"
 #include "glue/api.h"
-#include "pjrt/pjrt.h"
+#include "tpj/pjrt.h"
 #include "tpj/graph.h"
 
 /* ---- errors ---- */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pjrt/pjrt.h"
+#include "tpj/pjrt.h"
 
 static const char matrix_product[] =
     "module {\n"

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lower/lower.h"
-#include "pjrt/pjrt.h"
+#include "tpj/lower.h"
+#include "tpj/pjrt.h"
 #include "tpj/graph.h"
 #include "tpj/status.h"
 

@@ -4,8 +4,8 @@
 #ifndef TPJ_EXEC_PROGRAM_H
 #define TPJ_EXEC_PROGRAM_H
 
-#include "lower/lower.h"
-#include "pjrt/pjrt.h"
+#include "tpj/lower.h"
+#include "tpj/pjrt.h"
 
 #ifdef __cplusplus
 extern "C" {

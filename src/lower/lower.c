@@ -1,4 +1,4 @@
-#include "lower/lower.h"
+#include "tpj/lower.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define TPJ_LOWER_LOWERING_H
 
 #include "hlo/hlo.h"
-#include "lower/lower.h"
+#include "tpj/lower.h"
 #include "ops/ops.h"
 
 typedef struct tpj_scalar_value { /* a SCALAR input made in one dtype */

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "pjrt/abi.h"
-#include "pjrt/pjrt.h"
+#include "tpj/pjrt.h"
 
 struct tpj_plugin {
     tpj_plugin *next;

@@ -1,6 +1,6 @@
 /* The client against the fake plugin (tests/fake_plugin), which lies beside the test program. */
 #define _POSIX_C_SOURCE 200809L
-#include "pjrt/pjrt.h"
+#include "tpj/pjrt.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pjrt/pjrt.h"
+#include "tpj/pjrt.h"
 #include "runner.h"
 
 enum { N_DEVICES = 3 };

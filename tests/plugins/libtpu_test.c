@@ -1,7 +1,7 @@
 /* Compiling for TPUs with the libtpu in TPJ_TEST_PLUGIN, on a machine that need not have one. */
 #include <stdlib.h>
 
-#include "pjrt/pjrt.h"
+#include "tpj/pjrt.h"
 #include "runner.h"
 
 static tpj_plugin *libtpu(void) {

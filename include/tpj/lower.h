@@ -1,0 +1,70 @@
+/* From a graph to a StableHLO module: walks the nodes, runs each row's emitter, reads inputs through their views, writes
+ * results back through theirs, and decides the memory order of new results. */
+#ifndef TPJ_LOWER_H
+#define TPJ_LOWER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tpj/graph.h"
+#include "tpj/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a parameter of the module comes from at launch. */
+typedef struct tpj_parameter {
+    tpj_input_kind kind;
+    int input;       /* the graph input */
+    tpj_dtype dtype; /* SCALAR: the dtype that the number is made in */
+    tpj_type type;   /* BUFFER: of the whole buffer */
+} tpj_parameter;
+
+typedef struct tpj_lowered_result {
+    int target;             /* graph input whose buffer this result replaces; -1: a new array */
+    bool none;              /* an undefined tensor: the module has no result for it */
+    tpj_type type;          /* of the value, in the value's order of dimensions */
+    const int64_t *strides; /* of the value in its memory order */
+    tpj_type base;          /* of the module's result: the buffer's shape */
+    size_t n_bytes;         /* host bytes of the buffer */
+} tpj_lowered_result;
+
+/* A check whose I64 scalar result follows the results: INT64_MIN when all indices are in range, else one that is not. */
+typedef struct tpj_index_check {
+    const char *op, *file;
+    int line;
+    int64_t size;
+} tpj_index_check;
+
+/* Immutable; one allocation arena, thread-safe to read. */
+typedef struct tpj_lowered {
+    char *module;
+    size_t module_length;
+    tpj_parameter *parameters;
+    int n_parameters;
+    tpj_lowered_result *results;
+    int n_results;
+    tpj_index_check *checks;
+    int n_checks;
+    uint64_t random_count; /* how far a launch advances the generator's offset */
+    void *memory;          /* holds all of the above but the module */
+} tpj_lowered;
+
+typedef struct tpj_lower_options {
+    bool check_index;
+    const char *precision; /* of f32 dots: "DEFAULT" "HIGH" "HIGHEST"; NULL is HIGHEST */
+    const int64_t *sizes;  /* for TPJ_OP_SIZED rows: what their count found */
+    int n_sizes;
+    bool count_only; /* emit the last node's `count` instead of its `emit` */
+} tpj_lower_options;
+
+/* A graph without outputs returns every result of its last node. NULL options are the defaults (all zero). */
+TPJ_API tpj_status *tpj_lower_graph(const tpj_graph *graph, const tpj_lower_options *options,
+                                    tpj_lowered **out_lowered) TPJ_MUST_USE;
+TPJ_API void tpj_lowered_destroy(tpj_lowered *lowered);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
