@@ -417,24 +417,7 @@ static void emit_glu_backward_jvp(tpj_emit *e) {
     tpj_out_as(e, hlo_concatenate(h, parts, 2, dim), nn.dtype);
 }
 
-/* ---- rrelu ---- */
-
-/* Training draws a slope per negative element and keeps it in `noise` (1 for the others); otherwise the mean slope. */
-static void emit_rrelu(tpj_emit *e) {
-    tpj_nn nn;
-    if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
-    double lower = tpj_float(e, "lower", 1.0 / 8), upper = tpj_float(e, "upper", 1.0 / 3);
-    tpj_value *noise = tpj_in_as(e, "noise", nn.compute);
-    tpj_value *slope = number(nn.h, nn.x, (lower + upper) / 2), *above = compare(nn.h, "GT", nn.x, 0);
-    if (tpj_bool(e, "training", false)) {
-        tpj_dtype dtype = nn.compute == TPJ_F64 ? TPJ_F64 : TPJ_F32;
-        tpj_value *drawn = tpj_random_uniform(e, dtype, nn.x->type.rank, nn.x->type.dims);
-        slope = plus(nn.h, times(nn.h, drawn, upper - lower), lower);
-        noise = hlo_select(nn.h, above, number(nn.h, nn.x, 1), slope);
-    }
-    tpj_out_as(e, hlo_select(nn.h, above, nn.x, hlo_mul(nn.h, nn.x, slope)), nn.dtype);
-    tpj_out_as(e, noise, nn.dtype);
-}
+/* ---- rrelu: its forward row draws, and stands in random.c ---- */
 
 static void emit_rrelu_backward(tpj_emit *e) {
     tpj_nn nn;
@@ -493,9 +476,6 @@ const tpj_op_def tpj_ops_activation[] = {
     {.name = "glu_jvp", .params = "T glu, T x, T dx, I dim", .emit = emit_glu_jvp},
     {.name = "glu_backward_jvp", .params = "T grad_x, T grad_glu, T x, T dgrad_glu, T dx, I dim",
      .emit = emit_glu_backward_jvp},
-    {.name = "rrelu_with_noise_functional",
-     .params = "T self, T noise, S! lower=0.125, S! upper=0.3333333333333333, B training=false, G generator",
-     .emit = emit_rrelu, .layout = TPJ_LAYOUT_POINTWISE, .flags = TPJ_OP_RANDOM},
     ROW("rrelu_with_noise_backward",
         "T grad_output, T self, T noise, S! lower, S! upper, B training, B self_is_result", emit_rrelu_backward),
     {0}};
