@@ -18,16 +18,16 @@ constexpr uint64_t word(Tag tag, uint64_t payload = 0) { return static_cast<uint
 
 tpj_operand number_operand(int64_t value, bool is_bool) {
     tpj_operand operand{};
-    operand.kind = is_bool ? TPJ_NUMBER_BOOL : TPJ_NUMBER_INT;
-    operand.integer = value;
+    operand.number.kind = is_bool ? TPJ_NUMBER_BOOL : TPJ_NUMBER_INT;
+    operand.number.integer = value;
     return operand;
 }
 
 tpj_operand number_operand(double real, double imaginary, bool is_complex) {
     tpj_operand operand{};
-    operand.kind = is_complex ? TPJ_NUMBER_COMPLEX : TPJ_NUMBER_FLOAT;
-    operand.number[0] = real;
-    operand.number[1] = imaginary;
+    operand.number.kind = is_complex ? TPJ_NUMBER_COMPLEX : TPJ_NUMBER_FLOAT;
+    operand.number.parts[0] = real;
+    operand.number.parts[1] = imaginary;
     return operand;
 }
 
@@ -89,7 +89,7 @@ void tpj_glue_call::read_tensor(const at::Tensor &tensor, const char *parameter)
         if (impl->device().is_cpu() && impl->dim() == 0) {
             tpj_operand operand = tpj_glue_number_of(tensor);
             const bool wrapped = impl->is_wrapped_number();
-            key_.push_back(word(number, static_cast<uint64_t>(operand.kind) | static_cast<uint64_t>(wrapped) << 8 |
+            key_.push_back(word(number, static_cast<uint64_t>(operand.number.kind) | static_cast<uint64_t>(wrapped) << 8 |
                                             static_cast<uint64_t>(dtype_of(tensor)) << 16));
             operands_.push_back(operand);
             tensors_.push_back(&tensor);
@@ -128,7 +128,7 @@ void tpj_glue_call::read_tensor(const at::Tensor &tensor, const char *parameter)
 
 void tpj_glue_call::read_number(const c10::IValue &value) {
     const tpj_operand operand = tpj_glue_number_of(value.toScalar());
-    key_.push_back(word(number, static_cast<uint64_t>(operand.kind) | 1 << 8 | static_cast<uint64_t>(dtype_of_number(operand.kind)) << 16));
+    key_.push_back(word(number, static_cast<uint64_t>(operand.number.kind) | 1 << 8 | static_cast<uint64_t>(dtype_of_number(operand.number.kind)) << 16));
     operands_.push_back(operand);
     tensors_.push_back(nullptr);
 }
@@ -278,7 +278,7 @@ struct GraphWriter {
         input.kind = TPJ_INPUT_SCALAR;
         const at::Tensor *tensor = tensors[next];
         input.number = tensor == nullptr || tensor->unsafeGetTensorImpl()->is_wrapped_number();
-        input.type.dtype = tensor != nullptr ? dtype_of(*tensor) : dtype_of_number(operands[next].kind);
+        input.type.dtype = tensor != nullptr ? dtype_of(*tensor) : dtype_of_number(operands[next].number.kind);
         tpj_ref ref;
         tpj_glue_check(tpj_graph_add_input(graph, &input, &ref));
         next++;

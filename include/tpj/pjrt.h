@@ -73,6 +73,9 @@ TPJ_API tpj_status *tpj_buffer_copy_to_device(tpj_buffer *buffer, int device, tp
  * `done` may only set atomics and push to queues. */
 TPJ_API tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, int64_t nanoseconds),
                                         void *context) TPJ_MUST_USE;
+/* Element type and sizes; `dims` is borrowed from the buffer. TPJ_NOT_IMPLEMENTED for a type that is no tpj_dtype. */
+TPJ_API tpj_status *tpj_buffer_type(const tpj_buffer *buffer, tpj_dtype *out_dtype, int *out_rank,
+                                    const int64_t **out_dims) TPJ_MUST_USE;
 TPJ_API size_t tpj_buffer_bytes(const tpj_buffer *buffer); /* host size: elements times tpj_dtype_bytes */
 TPJ_API int tpj_buffer_device(const tpj_buffer *buffer);
 TPJ_API void tpj_buffer_retain(tpj_buffer *buffer);

@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tpj/lower.h"
-#include "tpj/pjrt.h"
 #include "tpj/graph.h"
+#include "tpj/pjrt.h"
+#include "tpj/program.h"
 #include "tpj/status.h"
 
 #ifdef __cplusplus
@@ -85,26 +85,11 @@ void tpj_compile_stats_get(tpj_compile_stats *out_stats);
 void tpj_compile_stats_reset(void);
 
 /* ---- calling an op ---- */
-typedef enum tpj_number_kind { TPJ_NUMBER_BOOL, TPJ_NUMBER_INT, TPJ_NUMBER_FLOAT, TPJ_NUMBER_COMPLEX } tpj_number_kind;
 /* One program operand of a call, in the order of the graph's inputs. */
 typedef struct tpj_operand {
     tpj_storage *storage; /* NULL for a number */
-    tpj_number_kind kind;
-    union {
-        int64_t integer;
-        double number[2]; /* real, imaginary */
-    };
+    tpj_number number;
 } tpj_operand;
-
-typedef tpj_lowered_result tpj_result; /* one result of a program: where it goes, its type and strides */
-
-typedef struct tpj_program tpj_program; /* a compiled call; immutable; counted */
-/* What a launch of this program will return. Borrowed from the program. */
-int tpj_program_n_results(const tpj_program *program);
-const tpj_result *tpj_program_result(const tpj_program *program, int i);
-/* How far a launch advances the random state's offset (0: it draws nothing). */
-uint64_t tpj_program_random_count(const tpj_program *program);
-void tpj_program_release(tpj_program *program);
 
 /* The program remembered under the key, retained for the caller, or NULL. */
 tpj_program *tpj_eager_find(const uint64_t *key, int n_words);

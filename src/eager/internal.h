@@ -65,7 +65,5 @@ tpj_status *tpj_device_take_checks(tpj_device *device) TPJ_MUST_USE;
 void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check); /* lock held; takes both */
 /* Retained buffers of all live storages, malloc'ed. Lock not held. */
 tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, int *out_n) TPJ_MUST_USE;
-/* "at train.py:17" context for an error of a buffer made by `origin`. */
-tpj_status *tpj_annotate_origin(tpj_status *status, const tpj_program *origin) TPJ_MUST_USE;
 
 #endif

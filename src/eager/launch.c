@@ -59,44 +59,11 @@ void tpj_compile_stats_reset(void) {
     atomic_store(&n_launches, 0);
 }
 
-int tpj_program_n_results(const tpj_program *program) { return program->lowered->n_results; }
-const tpj_result *tpj_program_result(const tpj_program *program, int i) { return &program->lowered->results[i]; }
-uint64_t tpj_program_random_count(const tpj_program *program) { return program->lowered->random_count; }
-
 /* ---- numbers ---- */
-static double as_double(const tpj_operand *operand) {
-    return operand->kind >= TPJ_NUMBER_FLOAT ? operand->number[0] : (double)operand->integer;
-}
-
-static int64_t as_integer(const tpj_operand *operand) {
-    if (operand->kind < TPJ_NUMBER_FLOAT) return operand->integer;
-    double value = operand->number[0];
-    return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN; /* what x86's conversion gives */
-}
-
-/* The number's host bytes in a dtype, left-aligned in out_bits. */
-static void encode(const tpj_operand *operand, tpj_dtype dtype, uint64_t out_bits[2]) {
-    out_bits[0] = out_bits[1] = 0;
-    double real = as_double(operand), imaginary = operand->kind == TPJ_NUMBER_COMPLEX ? operand->number[1] : 0;
-    float parts[2] = {(float)real, (float)imaginary};
-    double wide[2] = {real, imaginary};
-    int64_t integer = tpj_dtype_is_integral(dtype) ? as_integer(operand) : 0;
-    switch (dtype) {
-        case TPJ_F32: memcpy(out_bits, parts, 4); return;
-        case TPJ_F64: memcpy(out_bits, wide, 8); return;
-        case TPJ_C64: memcpy(out_bits, parts, 8); return;
-        case TPJ_C128: memcpy(out_bits, wide, 16); return;
-        case TPJ_BOOL:
-            *(uint8_t *)out_bits = operand->kind < TPJ_NUMBER_FLOAT ? integer != 0 : real != 0 || imaginary != 0;
-            return;
-        default: memcpy(out_bits, &integer, tpj_dtype_bytes(dtype)); return; /* little-endian: the low bytes */
-    }
-}
-
 /* The number on the device, borrowed until the lock is released. */
-static tpj_status *scalar_buffer(tpj_device *device, const tpj_operand *operand, tpj_dtype dtype, tpj_buffer **out_buffer) {
+static tpj_status *scalar_buffer(tpj_device *device, const tpj_number *number, tpj_dtype dtype, tpj_buffer **out_buffer) {
     uint64_t bits[2];
-    encode(operand, dtype, bits);
+    tpj_number_encode(number, dtype, bits);
     uint64_t hash = (bits[0] ^ bits[1] * 0x9E3779B97F4A7C15u ^ (uint64_t)dtype << 56) * 0xD1B54A32D192ED03u;
     cached_scalar *slot = &device->scalars[hash >> 32 & (N_SCALARS - 1)];
     if (slot->buffer == NULL || slot->dtype != dtype || slot->bits[0] != bits[0] || slot->bits[1] != bits[1]) {
@@ -110,16 +77,6 @@ static tpj_status *scalar_buffer(tpj_device *device, const tpj_operand *operand,
 }
 
 /* ---- index checks ---- */
-static tpj_status *check_failed(const pending_check *pending) {
-    int64_t found = INT64_MIN;
-    TPJ_TRY(tpj_buffer_to_host(pending->buffer, &found, sizeof found));
-    if (found == INT64_MIN) return NULL;
-    const tpj_index_check *check = &pending->program->lowered->checks[pending->check];
-    return tpj_annotate_origin(tpj_status_create(TPJ_INDEX, "index %lld is out of bounds for dimension with size %lld",
-                                                 (long long)found, (long long)check->size),
-                               pending->program);
-}
-
 tpj_status *tpj_device_take_checks(tpj_device *device) {
     tpj_status *first = NULL;
     for (bool more = true; more;) {
@@ -132,7 +89,7 @@ tpj_status *tpj_device_take_checks(tpj_device *device) {
         }
         tpj_lock_release(&device->lock);
         if (!more) break;
-        tpj_status *status = check_failed(&pending);
+        tpj_status *status = tpj_program_check(pending.program, pending.check, pending.buffer);
         tpj_buffer_release(pending.buffer);
         tpj_program_release(pending.program);
         if (first == NULL)
@@ -164,7 +121,6 @@ typedef struct launch {
 
 static tpj_status *gather_inputs(launch *l) {
     const tpj_lowered *lowered = l->program->lowered;
-    static const int64_t two = 2;
     for (int i = 0; i < lowered->n_parameters; i++) {
         const tpj_parameter *parameter = &lowered->parameters[i];
         const tpj_operand *operand = parameter->input < l->n_operands ? &l->operands[parameter->input] : NULL;
@@ -177,9 +133,9 @@ static tpj_status *gather_inputs(launch *l) {
                     TPJ_TRY(tpj_storage_materialize(storage, &parameter->type, &l->inputs[i]));
                 break;
             }
-            case TPJ_INPUT_SCALAR: TPJ_TRY(scalar_buffer(l->device, operand, parameter->dtype, &l->inputs[i])); break;
+            case TPJ_INPUT_SCALAR: TPJ_TRY(scalar_buffer(l->device, &operand->number, parameter->dtype, &l->inputs[i])); break;
             case TPJ_INPUT_RANDOM:
-                TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), l->device->ordinal, TPJ_U64, 1, &two, l->random, &l->random_buffer));
+                TPJ_TRY(tpj_random_state_create(tpj_runtime_client(), l->device->ordinal, l->random, &l->random_buffer));
                 l->inputs[i] = l->random_buffer;
                 break;
         }

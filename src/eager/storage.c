@@ -216,12 +216,6 @@ tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int ran
     return status;
 }
 
-tpj_status *tpj_annotate_origin(tpj_status *status, const tpj_program *origin) {
-    if (status == NULL || origin == NULL || origin->op == NULL) return status;
-    if (origin->file == NULL) return tpj_status_annotate(status, "%s", origin->op);
-    return tpj_status_annotate(status, "%s (first called at %s:%d)", origin->op, origin->file, origin->line);
-}
-
 tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data, size_t n_bytes) {
     tpj_device *device;
     TPJ_TRY(tpj_device_get(storage->device, &device));
@@ -236,7 +230,7 @@ tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data,
     if (buffer == NULL)
         memset(data, 0, n_bytes);
     else
-        status = tpj_annotate_origin(tpj_buffer_to_host_part(buffer, offset, data, n_bytes), origin);
+        status = tpj_program_annotate(tpj_buffer_to_host_part(buffer, offset, data, n_bytes), origin);
     tpj_buffer_release(buffer);
     tpj_program_release(origin);
     return status != NULL ? status : tpj_device_take_checks(device);

@@ -61,6 +61,8 @@ tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const
     tpj_program *program = calloc(1, sizeof *program);
     if (program == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     program->references = 1;
+    program->client = client;
+    program->n_inputs = tpj_graph_n_inputs(graph);
     remember_origin(program, graph);
     TPJ_TRY_GOTO(tpj_lower_graph(graph, options, &program->lowered));
     dump_module(program);
@@ -95,4 +97,23 @@ void tpj_program_release(tpj_program *program) {
     tpj_lowered_destroy(program->lowered);
     free(program->file);
     free(program);
+}
+
+int tpj_program_n_results(const tpj_program *program) { return program->lowered->n_results; }
+const tpj_result *tpj_program_result(const tpj_program *program, int i) { return &program->lowered->results[i]; }
+uint64_t tpj_program_random_count(const tpj_program *program) { return program->lowered->random_count; }
+
+tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program) {
+    if (status == NULL || program == NULL || program->op == NULL) return status;
+    if (program->file == NULL) return tpj_status_annotate(status, "%s", program->op);
+    return tpj_status_annotate(status, "%s (first called at %s:%d)", program->op, program->file, program->line);
+}
+
+tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result) {
+    int64_t found = INT64_MIN;
+    TPJ_TRY(tpj_buffer_to_host(result, &found, sizeof found));
+    if (found == INT64_MIN) return NULL;
+    return tpj_program_annotate(tpj_status_create(TPJ_INDEX, "index %lld is out of bounds for dimension with size %lld",
+                                                  (long long)found, (long long)program->lowered->checks[check].size),
+                                program);
 }

@@ -1,34 +1,37 @@
-/* A program: a lowered graph compiled on a client, with what a launch needs to know.
+/* What the layers above know of a program beside tpj/program.h: its parts, how numbers become operands, its checks.
  *
- * Threads: immutable after creation; counted. */
+ * Threads: immutable after creation; counted. The functions are thread-safe. */
 #ifndef TPJ_EXEC_PROGRAM_H
 #define TPJ_EXEC_PROGRAM_H
 
-#include "tpj/lower.h"
-#include "tpj/pjrt.h"
+#include <stdbool.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-#pragma GCC visibility push(default)
+#include "tpj/program.h"
 
-typedef struct tpj_program tpj_program;
 struct tpj_program {
     int references; /* atomic */
+    tpj_client *client;
     tpj_executable *executable;
     tpj_lowered *lowered;
-    int n_outputs; /* of the executable: results that are not none, then index checks */
+    int n_inputs;   /* of the graph */
+    int n_outputs;  /* of the executable: results that are not none, then index checks */
     size_t n_bytes; /* estimate of host memory held, for the cache's bound */
-    const char *op;   /* the last node's op; static */
-    char *file;       /* the user's line at the first call, NULL where unknown */
+    const char *op; /* the last node's op; static; NULL for a graph without nodes */
+    char *file;     /* the user's line at the first call, NULL where unknown */
     int line;
 };
 
-/* Lowers and compiles. Takes nothing. Counts in the compile statistics. */
-tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
-                               tpj_program **out_program) TPJ_MUST_USE;
-void tpj_program_retain(tpj_program *program);
-void tpj_program_release(tpj_program *program);
+/* The number's host bytes in a dtype, left-aligned, zeros behind them. Never a half or float8: the lowering takes f32 and
+ * rounds in the program. */
+void tpj_number_encode(const tpj_number *number, tpj_dtype dtype, uint64_t out_bits[2]);
+/* A random state on the device, as the program's parameter wants it. */
+tpj_status *tpj_random_state_create(tpj_client *client, int device, const uint64_t random[2],
+                                    tpj_buffer **out_buffer) TPJ_MUST_USE;
+
+/* Waits for the result of an index check; TPJ_INDEX, with the op and the user's line, when an index was out of range. */
+tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result) TPJ_MUST_USE;
+/* "add.Tensor (first called at train.py:17): " before an error of what the program made. NULL program: as it is. */
+tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program) TPJ_MUST_USE;
 
 typedef struct tpj_compile_counts {
     int64_t programs;
@@ -37,8 +40,4 @@ typedef struct tpj_compile_counts {
 void tpj_compile_counts_get(tpj_compile_counts *out_counts);
 void tpj_compile_counts_reset(void);
 
-#pragma GCC visibility pop
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -93,6 +93,20 @@ static tpj_status *read_type(const tpj_buffer *buffer, int *out_type) {
     return NULL;
 }
 
+tpj_status *tpj_buffer_type(const tpj_buffer *buffer, tpj_dtype *out_dtype, int *out_rank, const int64_t **out_dims) {
+    int type, i = 0;
+    TPJ_TRY(tpj_pjrt_check_fork());
+    TPJ_TRY(read_type(buffer, &type));
+    while (i < N_TYPE_PAIRS && type_pairs[i].type != type) i++;
+    if (i == N_TYPE_PAIRS) TPJ_ERROR(TPJ_NOT_IMPLEMENTED, "the buffer's element type (PJRT's number %d) is none that we know", type);
+    PJRT_ARGS(pjrt_buffer_dimensions_args, args, .buffer = buffer->handle);
+    TPJ_TRY(PJRT_CALL(buffer->client->api, buffer_dimensions, &args));
+    *out_dtype = type_pairs[i].dtype;
+    *out_rank = (int)args.num_dims;
+    *out_dims = args.dims;
+    return NULL;
+}
+
 /* The buffer's size on the host, asked of the plugin once. */
 static tpj_status *read_bytes(const tpj_buffer *buffer, size_t *out_n_bytes) {
     size_t n = atomic_load_explicit(&buffer->n_bytes, memory_order_relaxed);
