@@ -5,15 +5,26 @@
 
 #include "base/config.h"
 #include "eager/internal.h"
+#include "lower/view.h"
 
 /* ---- the signature cache ---- */
 
 static tpj_lock cache_lock = TPJ_LOCK_INIT(TPJ_RANK_CACHE, "signatures");
-static tpj_signatures signatures;
+static tpj_signatures signatures; /* of programs */
+static tpj_signatures families;   /* of counts, see below */
 static bool signatures_ready;
 static _Atomic int64_t n_hits, n_launches;
 
 static void drop_program(void *program) { tpj_program_release(program); }
+static void drop_count(void *count) { (void)count; }
+
+static void make_tables_locked(void) {
+    enum { FAMILY_BYTES = 16 * 1024 * 1024 };
+    if (signatures_ready) return;
+    tpj_signatures_init(&signatures, (size_t)tpj_config_program_cache_bytes(), drop_program);
+    tpj_signatures_init(&families, FAMILY_BYTES, drop_count);
+    signatures_ready = true;
+}
 
 tpj_program *tpj_eager_find(const uint64_t *key, int n_words) {
     tpj_lock_acquire(&cache_lock);
@@ -33,10 +44,7 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, con
     TPJ_TRY(tpj_program_create(tpj_runtime_client(), graph, &options, &program));
     tpj_program_retain(program); /* one for the cache, one for the caller */
     tpj_lock_acquire(&cache_lock);
-    if (!signatures_ready) {
-        tpj_signatures_init(&signatures, (size_t)tpj_config_program_cache_bytes(), drop_program);
-        signatures_ready = true;
-    }
+    make_tables_locked();
     tpj_status *status = tpj_signatures_insert(&signatures, key, n_words, program, program->n_bytes);
     tpj_lock_release(&cache_lock);
     if (status != NULL)
@@ -44,6 +52,49 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, con
     else
         *out_program = program;
     return status;
+}
+
+/* ---- views whose offset changes ----
+ * A family's count: the misses so far, up to STATIC_FORMS, and above it the number of floating programs. The programs lie
+ * in `signatures` with the others, under the family's key with their number as the last word. */
+enum { STATIC_FORMS = 2, FLOATING_FORMS = 4 };
+
+static bool offsets_fit(const tpj_program *program, const tpj_operand *operands) {
+    for (int i = 0; i < program->lowered->n_floating; i++) {
+        const tpj_floating *f = &program->lowered->floating[i];
+        if (!tpj_offset_fits(operands[f->input].number.integer, f->n, f->units, f->most)) return false;
+    }
+    return true;
+}
+
+static tpj_program *find_floating_locked(uint64_t *key, int n_words, const tpj_operand *operands, bool *out_float) {
+    make_tables_locked();
+    uint64_t *number = &key[n_words - 1];
+    *number = UINT64_MAX;
+    uintptr_t count = (uintptr_t)tpj_signatures_find(&families, key, n_words);
+    uintptr_t n_floating = count > STATIC_FORMS ? count - STATIC_FORMS : 0;
+    for (*number = 0; *number < n_floating; ++*number) {
+        tpj_program *program = tpj_signatures_find(&signatures, key, n_words);
+        *out_float = program == NULL; /* evicted, or it failed to compile: once more */
+        if (program == NULL || offsets_fit(program, operands)) return program;
+    }
+    if (n_floating == FLOATING_FORMS) return NULL;
+    *out_float = count >= STATIC_FORMS;
+    *number = UINT64_MAX;
+    size_t n_bytes = sizeof *key * (size_t)n_words;
+    tpj_status_destroy(tpj_signatures_insert(&families, key, n_words, (void *)(count + 1), n_bytes)); /* lost: counts anew */
+    *number = n_floating;
+    return NULL;
+}
+
+tpj_program *tpj_eager_find_floating(uint64_t *key, int n_words, const tpj_operand *operands, bool *out_float) {
+    *out_float = false;
+    tpj_lock_acquire(&cache_lock);
+    tpj_program *program = find_floating_locked(key, n_words, operands, out_float);
+    if (program != NULL) tpj_program_retain(program);
+    tpj_lock_release(&cache_lock);
+    if (program != NULL) atomic_fetch_add_explicit(&n_hits, 1, memory_order_relaxed);
+    return program;
 }
 
 void tpj_compile_stats_get(tpj_compile_stats *out_stats) {
@@ -60,22 +111,6 @@ void tpj_compile_stats_reset(void) {
 }
 
 /* ---- numbers ---- */
-/* The number on the device, borrowed until the lock is released. */
-static tpj_status *scalar_buffer(tpj_device *device, const tpj_number *number, tpj_dtype dtype, tpj_buffer **out_buffer) {
-    uint64_t bits[2];
-    tpj_number_encode(number, dtype, bits);
-    uint64_t hash = (bits[0] ^ bits[1] * 0x9E3779B97F4A7C15u ^ (uint64_t)dtype << 56) * 0xD1B54A32D192ED03u;
-    cached_scalar *slot = &device->scalars[hash >> 32 & (N_SCALARS - 1)];
-    if (slot->buffer == NULL || slot->dtype != dtype || slot->bits[0] != bits[0] || slot->bits[1] != bits[1]) {
-        tpj_buffer *made;
-        TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), device->ordinal, dtype, 0, NULL, bits, &made));
-        tpj_buffer_release(slot->buffer);
-        *slot = (cached_scalar){dtype, {bits[0], bits[1]}, made};
-    }
-    *out_buffer = slot->buffer;
-    return NULL;
-}
-
 /* ---- index checks ---- */
 tpj_status *tpj_device_take_checks(tpj_device *device) {
     tpj_status *first = NULL;
@@ -116,8 +151,31 @@ typedef struct launch {
     const uint64_t *random;
     tpj_buffer **inputs, **outputs;
     tpj_buffer *random_buffer;
+    tpj_buffer **displaced; /* scalars that left the cache during this launch; NULL while there are none */
+    int n_displaced;
     tpj_buffer *few_inputs[FEW], *few_outputs[FEW];
 } launch;
+
+/* The number on the device, borrowed until the launch is over. What it displaces may be an input of the same launch, so
+ * that is released only then. */
+static tpj_status *scalar_buffer(launch *l, const tpj_operand *operand, tpj_dtype dtype, tpj_buffer **out_buffer) {
+    uint64_t bits[2];
+    encode(operand, dtype, bits);
+    uint64_t hash = (bits[0] ^ bits[1] * 0x9E3779B97F4A7C15u ^ (uint64_t)dtype << 56) * 0xD1B54A32D192ED03u;
+    cached_scalar *slot = &l->device->scalars[hash >> 32 & (N_SCALARS - 1)];
+    if (slot->buffer == NULL || slot->dtype != dtype || slot->bits[0] != bits[0] || slot->bits[1] != bits[1]) {
+        tpj_buffer *made;
+        if (l->displaced == NULL) {
+            l->displaced = malloc(sizeof *l->displaced * (size_t)l->program->lowered->n_parameters);
+            if (l->displaced == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+        }
+        TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), l->device->ordinal, dtype, 0, NULL, bits, &made));
+        if (slot->buffer != NULL) l->displaced[l->n_displaced++] = slot->buffer;
+        *slot = (cached_scalar){dtype, {bits[0], bits[1]}, made};
+    }
+    *out_buffer = slot->buffer;
+    return NULL;
+}
 
 static tpj_status *gather_inputs(launch *l) {
     const tpj_lowered *lowered = l->program->lowered;
@@ -200,6 +258,8 @@ tpj_status *tpj_eager_run(tpj_program *program, int ordinal, const tpj_operand *
     tpj_lock_release(&l.device->lock);
     atomic_fetch_add_explicit(&n_launches, 1, memory_order_relaxed);
     tpj_buffer_release(l.random_buffer);
+    for (int i = 0; i < l.n_displaced; i++) tpj_buffer_release(l.displaced[i]);
+    free(l.displaced);
 done:
     if (l.inputs != l.few_inputs) free(l.inputs);
     if (l.outputs != l.few_outputs) free(l.outputs);
