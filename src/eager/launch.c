@@ -110,7 +110,6 @@ void tpj_compile_stats_reset(void) {
     atomic_store(&n_launches, 0);
 }
 
-/* ---- numbers ---- */
 /* ---- index checks ---- */
 tpj_status *tpj_device_take_checks(tpj_device *device) {
     tpj_status *first = NULL;
@@ -158,9 +157,9 @@ typedef struct launch {
 
 /* The number on the device, borrowed until the launch is over. What it displaces may be an input of the same launch, so
  * that is released only then. */
-static tpj_status *scalar_buffer(launch *l, const tpj_operand *operand, tpj_dtype dtype, tpj_buffer **out_buffer) {
+static tpj_status *scalar_buffer(launch *l, const tpj_number *number, tpj_dtype dtype, tpj_buffer **out_buffer) {
     uint64_t bits[2];
-    encode(operand, dtype, bits);
+    tpj_number_encode(number, dtype, bits);
     uint64_t hash = (bits[0] ^ bits[1] * 0x9E3779B97F4A7C15u ^ (uint64_t)dtype << 56) * 0xD1B54A32D192ED03u;
     cached_scalar *slot = &l->device->scalars[hash >> 32 & (N_SCALARS - 1)];
     if (slot->buffer == NULL || slot->dtype != dtype || slot->bits[0] != bits[0] || slot->bits[1] != bits[1]) {
@@ -191,7 +190,7 @@ static tpj_status *gather_inputs(launch *l) {
                     TPJ_TRY(tpj_storage_materialize(storage, &parameter->type, &l->inputs[i]));
                 break;
             }
-            case TPJ_INPUT_SCALAR: TPJ_TRY(scalar_buffer(l->device, &operand->number, parameter->dtype, &l->inputs[i])); break;
+            case TPJ_INPUT_SCALAR: TPJ_TRY(scalar_buffer(l, &operand->number, parameter->dtype, &l->inputs[i])); break;
             case TPJ_INPUT_RANDOM:
                 TPJ_TRY(tpj_random_state_create(tpj_runtime_client(), l->device->ordinal, l->random, &l->random_buffer));
                 l->inputs[i] = l->random_buffer;
