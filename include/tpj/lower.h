@@ -25,7 +25,7 @@ typedef struct tpj_lowered_result {
     int target;             /* graph input whose buffer this result replaces; -1: a new array */
     bool none;              /* an undefined tensor: the module has no result for it */
     tpj_type type;          /* of the value, in the value's order of dimensions */
-    const int64_t *strides; /* of the value in its memory order */
+    const int64_t *strides; /* of the value in the buffer, in elements */
     tpj_type base;          /* of the module's result: the buffer's shape */
     size_t n_bytes;         /* host bytes of the buffer */
 } tpj_lowered_result;

@@ -256,6 +256,15 @@ static tpj_type copy_type(tpj_arena *arena, tpj_type type) {
     return type;
 }
 
+/* A result that takes a buffer's place is row-major: the builder gives it no strides. */
+static const int64_t *copy_strides(tpj_arena *arena, const tpj_lowered_result *result) {
+    int rank = result->type.rank;
+    if (result->strides != NULL) return tpj_arena_copy(arena, result->strides, sizeof(int64_t) * (size_t)rank);
+    int64_t *strides = TPJ_ARENA_ARRAY(arena, int64_t, rank + 1);
+    if (strides != NULL && result->type.dims != NULL) tpj_contiguous_strides(rank, result->type.dims, strides);
+    return strides;
+}
+
 /* What outlives the builder, in one arena of its own. */
 static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outputs, tpj_lowered *lowered) {
     tpj_arena *arena = lowered->memory;
@@ -270,8 +279,7 @@ static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outpu
         if (result->none) continue;
         result->type = copy_type(arena, result->type);
         result->base = copy_type(arena, result->base);
-        if (result->strides != NULL)
-            result->strides = tpj_arena_copy(arena, result->strides, sizeof(int64_t) * (size_t)result->type.rank);
+        result->strides = copy_strides(arena, result);
     }
     for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) lowered->n_checks++;
     lowered->checks = TPJ_ARENA_ARRAY(arena, tpj_index_check, lowered->n_checks + 1);
