@@ -237,3 +237,29 @@ TEST(hlo_makes_zeros_where_there_is_nothing_to_gather) {
     hlo_take(h, x, hlo_parameter(h, TPJ_I32, 1, one), 0);
     CHECK_FAILS(h, TPJ_INDEX, "dimension 0 with size 0");
 }
+
+/* A cumulative sum of this shape along dimension 1 keeps the shape, and is or is not written as a window. */
+static bool cumulative_is(int64_t rows, int64_t columns, bool reverse, const char *op, bool expected) {
+    tpj_hlo *h;
+    tpj_status *status = hlo_create(&h);
+    if (status != NULL) {
+        tpj_status_destroy(status);
+        return false;
+    }
+    const int64_t dims[] = {rows, columns};
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, dims), *y = hlo_cumulative(h, "add", x, 1, reverse);
+    bool same = hlo_same_dims(x, y);
+    char *module = module_of(h, y);
+    bool fits = same && module != NULL && (strstr(module, op) != NULL) == expected;
+    free(module);
+    return fits;
+}
+
+TEST(hlo_chooses_the_form_of_cumulative_ops) {
+    CHECK(cumulative_is(4, 100, false, "reduce_window", true));
+    CHECK(cumulative_is(4096, 100, true, "reduce_window", false));
+    CHECK(cumulative_is(4096, 4096, false, "transpose", false));
+    CHECK(cumulative_is(3, 20001, false, "transpose", true));
+    CHECK(cumulative_is(3, 20001, true, "reverse", true));
+    CHECK(cumulative_is(3, 1, false, "stablehlo", false));
+}

@@ -150,20 +150,3 @@ tpj_value *hlo_select_and_scatter(tpj_hlo *h, tpj_value *x, tpj_value *source, t
     hlo_close(h, id, hlo_attributes(h), operands, 3, &x->type, 1, &out);
     return out;
 }
-
-/* A window that reaches back to the start (or forward to the end). XLA recognises this form on every platform and turns
- * it into a tree of blocks, which is quick and keeps float sums accurate. */
-tpj_value *hlo_cumulative(tpj_hlo *h, const char *kind, tpj_value *x, int dim, bool reverse) {
-    if (!hlo_ready(h, &x, 1)) return &h->poison;
-    int rank = x->type.rank;
-    if (rank == 0 || x->type.dims[dim] <= 1 || hlo_elements(x) == 0) return x;
-    int64_t *size = hlo_dims(h, rank), *padding = hlo_dims(h, rank);
-    if (h->failed) return &h->poison;
-    for (int i = 0; i < rank; i++) size[i] = 1;
-    size[dim] = x->type.dims[dim];
-    padding[dim] = size[dim] - 1;
-    hlo_window window = {.size = size};
-    if (reverse) window.high = padding;
-    else window.low = padding;
-    return hlo_reduce_window(h, kind, x, NULL, &window);
-}
