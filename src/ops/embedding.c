@@ -201,8 +201,14 @@ static tpj_value *bag_maximum_backward(tpj_emit *e, tpj_value *grad, int64_t n_r
     return tpj_scatter_along(h, "add", zeros, 0, drop_padding(h, from, padding, n_rows), grad);
 }
 
+enum { MAYBE_SPARSE = 1 }; /* the overload that can ask for a sparse gradient */
+
 static void emit_embedding_bag_backward(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
+    if (tpj_row(e)->variant == MAYBE_SPARSE && tpj_bool(e, "sparse", false)) {
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "the tpu device has no sparse gradients: use sparse=False");
+        return;
+    }
     tpj_dtype dtype = tpj_in_type(e, "grad").dtype, compute = tpj_accumulate_dtype(dtype);
     tpj_value *grad = tpj_in_as(e, "grad", compute), *indices = tpj_in(e, "indices");
     int64_t n_rows = tpj_int(e, "num_weights", 0), mode = tpj_int(e, "mode", BAG_SUM), width = hlo_dim(grad, 1);
@@ -262,6 +268,10 @@ const tpj_op_def tpj_ops_embedding[] = {
      .params = "T grad, T indices, T offset2bag, T bag_size, T maximum_indices, I num_weights, B scale_grad_by_freq, "
                "I mode, T? per_sample_weights, I padding_idx=-1",
      .emit = emit_embedding_bag_backward},
+    {.name = "_embedding_bag_backward",
+     .params = "T grad, T indices, T offsets, T offset2bag, T bag_size, T maximum_indices, I num_weights, "
+               "B scale_grad_by_freq, I mode, B sparse, T? per_sample_weights, I padding_idx=-1",
+     .emit = emit_embedding_bag_backward, .variant = MAYBE_SPARSE},
     {.name = "_embedding_bag_per_sample_weights_backward",
      .params = "T grad, T weight, T indices, T offsets, T offset2bag, I mode, I padding_idx=-1",
      .emit = emit_per_sample_weights_backward},

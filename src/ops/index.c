@@ -55,12 +55,12 @@ static void emit_gather(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *self = tpj_in(e, "self"), *index = tpj_in(e, "index");
     int dim = tpj_dim(e, "dim", self->type.rank);
-    if (index->type.dtype != TPJ_I64 && index->type.dtype != TPJ_I32) {
-        tpj_fail(e, TPJ_RUNTIME, "gather(): Expected dtype int32/int64 for index");
-        return;
-    }
     if (hlo_elements(index) == 0) {
         tpj_out(e, hlo_zeros(h, self->type.dtype, index->type.rank, index->type.dims));
+        return;
+    }
+    if (index->type.dtype != TPJ_I64 && index->type.dtype != TPJ_I32) {
+        tpj_fail(e, TPJ_RUNTIME, "gather(): Expected dtype int32/int64 for index");
         return;
     }
     tpj_value *x = tpj_at_least_1d(h, self), *at = tpj_at_least_1d(h, index);

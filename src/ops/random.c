@@ -363,28 +363,6 @@ static void emit_multinomial(tpj_emit *e) {
     tpj_out_as(e, replacement && n > 1 ? sample_independent(e, weights, n) : sample_distinct(e, weights, n), TPJ_I64);
 }
 
-/* ---- rrelu ---- */
-
-/* Negative elements are multiplied with a random slope, which is returned for the gradient. */
-static void emit_rrelu_with_noise(tpj_emit *e) {
-    tpj_hlo *h = tpj_builder(e);
-    tpj_value *self = tpj_in(e, "self");
-    tpj_dtype dtype = self->type.dtype, compute = draw_dtype(dtype);
-    tpj_value *x = hlo_convert(h, self, compute), *lower = tpj_scalar(e, "lower", compute);
-    tpj_value *upper = tpj_scalar(e, "upper", compute), *zero = hlo_number(h, compute, 0);
-    if (!tpj_bool(e, "training", false)) {
-        tpj_value *slope = hlo_mul(h, hlo_add(h, lower, upper), hlo_number(h, compute, 0.5));
-        tpj_out_as(e, hlo_select(h, hlo_compare(h, "LE", x, zero), hlo_mul(h, x, slope), x), dtype);
-        tpj_out(e, tpj_in(e, "noise"));
-        return;
-    }
-    tpj_value *u = tpj_random_uniform(e, compute, x->type.rank, x->type.dims);
-    tpj_value *slope = hlo_add(h, hlo_mul(h, u, hlo_sub(h, upper, lower)), lower);
-    tpj_value *noise = hlo_select(h, hlo_compare(h, "LE", x, zero), slope, hlo_number(h, compute, 1));
-    tpj_out_as(e, hlo_mul(h, x, noise), dtype);
-    tpj_out_as(e, noise, dtype);
-}
-
 #define RAND_ROWS(op, code)                                                                                         \
     {.name = op, .params = "I[] size, D? dtype=None", .emit = emit_rand, .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM,   \
      .variant = (code)},                                                                                            \
@@ -414,6 +392,7 @@ const tpj_op_def tpj_ops_random[] = {
      .layout = TPJ_LAYOUT_POINTWISE},
     FILL_ROW_V("bernoulli", "", emit_bernoulli, BERNOULLI_SELF),
     FILL_ROW_V("bernoulli.p", "f p, ", emit_bernoulli, BERNOULLI_NUMBER),
+    FILL_ROW_V("bernoulli.float", "f p=0.5, ", emit_bernoulli, BERNOULLI_NUMBER), /* bernoulli_.float has no other twin */
     FILL_ROW_V("bernoulli.Tensor", "T p, ", emit_bernoulli, BERNOULLI_TENSOR),
     FILL_ROW("uniform", "f from=0.0, f to=1.0, ", emit_uniform),
     FILL_ROW("normal_functional", "f mean=0.0, f std=1.0, ", emit_normal_fill),
@@ -450,7 +429,4 @@ const tpj_op_def tpj_ops_random[] = {
      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
     {.name = "multinomial", .params = "T self, I num_samples, B replacement=False, G generator=None",
      .emit = emit_multinomial, .flags = TPJ_OP_RANDOM},
-    {.name = "rrelu_with_noise_functional",
-     .params = "T self, T noise, S lower=0.125, S upper=0.3333333333333333, B training=False, G generator=None",
-     .emit = emit_rrelu_with_noise, .layout = TPJ_LAYOUT_SELF, .flags = TPJ_OP_RANDOM},
     {0}};

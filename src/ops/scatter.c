@@ -93,7 +93,7 @@ static bool read_scatter(tpj_emit *e, bool with_src, scatter_operands *out) {
     tpj_hlo *h = tpj_builder(e);
     scatter_operands s = {.self = tpj_in(e, "self"), .index = tpj_in(e, "index")};
     s.dim = tpj_dim(e, "dim", s.self->type.rank);
-    if (s.index->type.dtype != TPJ_I64 && s.index->type.dtype != TPJ_I32) {
+    if (hlo_elements(s.index) > 0 && s.index->type.dtype != TPJ_I64 && s.index->type.dtype != TPJ_I32) {
         tpj_fail(e, TPJ_RUNTIME, "scatter(): Expected dtype int32/int64 for index");
         return false;
     }
