@@ -378,29 +378,149 @@ static void emit_slogdet(tpj_emit *e) {
 static tpj_value *first_columns(tpj_hlo *h, tpj_value *a, int64_t k) { return hlo_slice_dim(h, a, 2, 0, k, 1); }
 static tpj_value *first_rows(tpj_hlo *h, tpj_value *a, int64_t k) { return hlo_slice_dim(h, a, 1, 0, k, 1); }
 
+/* P[order[i], i] = 1: [batch, m, m] */
+static tpj_value *permutation_matrix(tpj_hlo *h, tpj_value *order, tpj_dtype dtype) {
+    int64_t m = hlo_dim(order, 1), dims[] = {hlo_dim(order, 0), m, m};
+    tpj_value *row = hlo_iota(h, TPJ_I32, 3, dims, 1);
+    return hlo_convert(h, hlo_compare(h, "EQ", row, spread(h, order, 3, dims, 2)), dtype);
+}
+
+static void out_empty(tpj_emit *e, tpj_dtype dtype) {
+    static const int64_t none = 0;
+    tpj_out(e, hlo_zeros(tpj_builder(e), dtype, 1, &none));
+}
+
+/* L with its ones, and U, out of the packed matrix [batch, m, n]. `like`: has the batch dimensions. */
+static void out_l_and_u(tpj_emit *e, tpj_value *packed, const tpj_value *like) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_dtype dtype = packed->type.dtype;
+    int64_t m = hlo_dim(packed, 1), n = hlo_dim(packed, 2), k = m < n ? m : n;
+    tpj_value *l = first_columns(h, packed, k);
+    tpj_value *strict = hlo_select(h, tpj_band_mask(h, "LT", 3, l->type.dims, 0), l, hlo_number(h, dtype, 0));
+    tpj_out(e, unflat_batch(h, hlo_add(h, strict, identity_like(h, l, dtype)), like));
+    tpj_out(e, unflat_batch(h, triangle(h, first_rows(h, packed, k), true), like));
+}
+
 static void emit_lu(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *a;
     lu f;
     bool pivot = tpj_bool(e, "pivot", true);
     if (!read_lu(e, false, pivot, &a, &f)) return;
-    tpj_dtype dtype = a->type.dtype;
-    int64_t batch = hlo_dim(f.matrix, 0), m = hlo_dim(a, -2), n = hlo_dim(a, -1), k = m < n ? m : n, none = 0;
-    if (pivot) { /* P[order[i], i] = 1 */
-        int64_t dims[] = {batch, m, m};
-        tpj_value *row = hlo_iota(h, TPJ_I32, 3, dims, 1);
-        tpj_value *chosen = hlo_compare(h, "EQ", row, spread(h, f.order, 3, dims, 2));
-        tpj_out(e, unflat_batch(h, hlo_convert(h, chosen, dtype), a));
+    if (pivot) {
+        tpj_out(e, unflat_batch(h, permutation_matrix(h, f.order, a->type.dtype), a));
     } else {
-        tpj_out(e, hlo_zeros(h, dtype, 1, &none));
+        out_empty(e, a->type.dtype);
     }
-    tpj_value *l = first_columns(h, f.matrix, k);
-    tpj_value *strict = hlo_select(h, tpj_band_mask(h, "LT", 3, l->type.dims, 0), l, hlo_number(h, dtype, 0));
-    tpj_out(e, unflat_batch(h, hlo_add(h, strict, identity_like(h, l, dtype)), a));
-    tpj_out(e, unflat_batch(h, triangle(h, first_rows(h, f.matrix, k), true), a));
+    out_l_and_u(e, f.matrix, a);
+}
+
+/* ---- factors given: lu_unpack and lu_solve ---- */
+
+enum { SWAP_ROW, SWAP_PIVOTS, SWAP_ORDER, SWAP_STATES };
+
+static void swaps_remain(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    (void)context;
+    results[0] = hlo_compare(h, "LT", arguments[SWAP_ROW], hlo_integer(h, TPJ_I32, hlo_dim(arguments[SWAP_PIVOTS], 1)));
+}
+
+static void swap_next(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    (void)context;
+    tpj_value *k = arguments[SWAP_ROW], *pivots = arguments[SWAP_PIVOTS], *order = arguments[SWAP_ORDER];
+    tpj_value *other = hlo_sub(h, hlo_flatten(h, row_at(h, pivots, k)), hlo_integer(h, TPJ_I32, 1));
+    results[SWAP_ROW] = hlo_add(h, k, hlo_integer(h, TPJ_I32, 1));
+    results[SWAP_PIVOTS] = pivots;
+    results[SWAP_ORDER] = exchange(h, order, k, other, row_at(h, order, k), row_at_each(h, order, other));
+}
+
+/* The order of m rows that pivots [batch, k] lead to. */
+static tpj_value *order_of_pivots(tpj_hlo *h, tpj_value *pivots, int64_t m) {
+    int64_t dims[] = {hlo_dim(pivots, 0), m};
+    tpj_value *initial[] = {hlo_integer(h, TPJ_I32, 0), pivots, hlo_iota(h, TPJ_I32, 2, dims, 1)}, *final[SWAP_STATES];
+    if (hlo_elements(pivots) == 0) return initial[SWAP_ORDER];
+    hlo_while(h, initial, SWAP_STATES, swaps_remain, swap_next, NULL, final);
+    return final[SWAP_ORDER];
+}
+
+/* Pivots [.., k] as I32[batch, k]. */
+static tpj_value *read_pivots(tpj_emit *e, const char *name) {
+    tpj_value *pivots = tpj_in_as(e, name, TPJ_I32);
+    int rank = pivots->type.rank;
+    if (rank == 0) return tpj_at_least_1d(tpj_builder(e), pivots);
+    int64_t dims[] = {tpj_product(pivots->type.dims, rank - 1), hlo_dim(pivots, -1)};
+    return hlo_reshape(tpj_builder(e), pivots, 2, dims);
+}
+
+static void emit_lu_unpack(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *packed = tpj_in(e, "LU_data"), *pivots = read_pivots(e, "LU_pivots");
+    if (!is_matrix(e, packed, false)) return;
+    tpj_dtype dtype = packed->type.dtype;
+    if (tpj_bool(e, "unpack_pivots", true)) {
+        tpj_value *order = order_of_pivots(h, pivots, hlo_dim(packed, -2));
+        tpj_out(e, unflat_batch(h, permutation_matrix(h, order, dtype), packed));
+    } else {
+        out_empty(e, dtype);
+    }
+    if (tpj_bool(e, "unpack_data", true)) {
+        out_l_and_u(e, flat_batch(h, packed), packed);
+    } else {
+        out_empty(e, dtype);
+        out_empty(e, dtype);
+    }
+}
+
+/* A X = B, or A^H X = B, for A = P L U; everything [batch, .., ..]. */
+static tpj_value *solve_factors(tpj_hlo *h, tpj_value *packed, tpj_value *order, tpj_value *b, bool adjoint) {
+    if (!adjoint) return solve_with(h, &(lu){.matrix = packed, .order = order}, b);
+    b = hlo_triangular_solve(h, packed, b, true, false, false, "ADJOINT");
+    b = hlo_triangular_solve(h, packed, b, true, true, true, "ADJOINT");
+    tpj_value *sorted, *inverse;
+    tpj_sort(h, order, 1, false, &sorted, &inverse);
+    return reorder_rows(h, inverse, b);
+}
+
+static void emit_lu_solve(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *packed = tpj_in(e, "LU"), *b = tpj_in(e, "B"), *pivots = tpj_in_as(e, "pivots", TPJ_I32);
+    bool left = tpj_bool(e, "left", true), adjoint = tpj_bool(e, "adjoint", false);
+    if (!solvable(e, packed, b, left)) return;
+    pivots = hlo_unsqueeze(h, pivots, pivots->type.rank); /* takes part in the broadcast as columns */
+    tpj_value *other = b;
+    if (!broadcast_batches(e, &packed, &b) || !broadcast_batches(e, &pivots, &other)) return;
+    /* X A = B is A^H X^H = B^H */
+    tpj_value *rhs = left ? b : transposed(h, b, true), *columns = flat_batch(h, pivots);
+    tpj_value *order = order_of_pivots(h, hlo_squeeze(h, columns, 2), hlo_dim(packed, -2));
+    tpj_value *x = unflat_batch(h, solve_factors(h, flat_batch(h, packed), order, flat_batch(h, rhs), left ? adjoint : !adjoint), b);
+    tpj_out(e, left ? x : transposed(h, x, true));
 }
 
 /* ---- QR ---- */
+
+/* XLA's QR of [batch, m, n]: reflectors below the diagonal, R on and above it; their factors [batch, min(m, n)]. */
+static void reflect(tpj_hlo *h, tpj_value *a, tpj_value *out_packed[2]) {
+    int64_t m = hlo_dim(a, 1), n = hlo_dim(a, 2), taus[] = {hlo_dim(a, 0), m < n ? m : n};
+    tpj_type types[] = {a->type, {a->type.dtype, 2, taus}};
+    if (hlo_elements(a) > 0) {
+        hlo_op(h, "custom_call", &a, 1, "call_target_name = \"Qr\"", types, 2, out_packed);
+        return;
+    }
+    out_packed[0] = a;
+    out_packed[1] = hlo_zeros(h, a->type.dtype, 2, taus);
+}
+
+/* The first `columns` columns of the product of reflectors, [batch, m, columns]. */
+static tpj_value *product_of_reflectors(tpj_hlo *h, tpj_value *reflectors, tpj_value *taus, int64_t columns) {
+    tpj_dtype dtype = reflectors->type.dtype;
+    int64_t dims[] = {hlo_dim(reflectors, 0), hlo_dim(reflectors, 1), columns}, n = hlo_dim(reflectors, 2);
+    if (columns > n) reflectors = hlo_pad_dim(h, reflectors, hlo_number(h, dtype, 0), 2, 0, columns - n);
+    if (tpj_product(dims, 3) == 0 || hlo_elements(taus) == 0) {
+        return identity_like(h, hlo_zeros(h, dtype, 3, dims), dtype);
+    }
+    tpj_value *operands[] = {reflectors, taus};
+    return hlo_op1(h, "custom_call", operands, 2, "call_target_name = \"ProductOfElementaryHouseholderReflectors\"", dtype,
+                   3, dims);
+}
 
 static void emit_qr(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
@@ -410,29 +530,80 @@ static void emit_qr(tpj_emit *e) {
     bool complete = mode[0] == 'c', only_r = mode[0] == 'r' && mode[1] == '\0';
     tpj_value *a = flat_batch(h, given);
     tpj_dtype dtype = a->type.dtype;
-    int64_t batch = hlo_dim(a, 0), m = hlo_dim(a, 1), n = hlo_dim(a, 2), k = m < n ? m : n, none = 0;
-    int64_t rows = complete ? m : k, taus[] = {batch, k}, q_dims[] = {batch, m, rows}, r_dims[] = {batch, rows, n};
+    int64_t batch = hlo_dim(a, 0), m = hlo_dim(a, 1), n = hlo_dim(a, 2), k = m < n ? m : n;
+    int64_t rows = complete ? m : k, q_dims[] = {batch, m, rows}, r_dims[] = {batch, rows, n};
     if (hlo_elements(a) == 0) {
-        tpj_value *eye = identity_like(h, hlo_zeros(h, dtype, 3, q_dims), dtype);
-        tpj_out(e, only_r ? hlo_zeros(h, dtype, 1, &none) : unflat_batch(h, eye, given));
+        if (only_r) {
+            out_empty(e, dtype);
+        } else {
+            tpj_out(e, unflat_batch(h, identity_like(h, hlo_zeros(h, dtype, 3, q_dims), dtype), given));
+        }
         tpj_out(e, unflat_batch(h, hlo_zeros(h, dtype, 3, r_dims), given));
         return;
     }
-    tpj_type types[] = {a->type, {dtype, 2, taus}};
     tpj_value *packed[2];
-    hlo_op(h, "custom_call", &a, 1, "call_target_name = \"Qr\"", types, 2, packed);
+    reflect(h, a, packed);
     tpj_value *r = first_rows(h, packed[0], rows);
     if (only_r) {
-        tpj_out(e, hlo_zeros(h, dtype, 1, &none));
+        out_empty(e, dtype);
     } else { /* the reflectors lie below the diagonal, in as many columns as Q has */
         tpj_value *reflectors = first_columns(h, packed[0], rows < n ? rows : n);
-        if (rows > n) reflectors = hlo_pad_dim(h, reflectors, hlo_number(h, dtype, 0), 2, 0, rows - n);
-        tpj_value *operands[] = {reflectors, packed[1]};
-        tpj_value *q = hlo_op1(h, "custom_call", operands, 2,
-                               "call_target_name = \"ProductOfElementaryHouseholderReflectors\"", dtype, 3, q_dims);
-        tpj_out(e, unflat_batch(h, q, given));
+        tpj_out(e, unflat_batch(h, product_of_reflectors(h, reflectors, packed[1], rows), given));
     }
     tpj_out(e, unflat_batch(h, triangle(h, r, true), given));
+}
+
+static void emit_geqrf(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *a = tpj_in(e, "self"), *packed[2];
+    if (!is_matrix(e, a, false)) return;
+    reflect(h, flat_batch(h, a), packed);
+    tpj_out(e, unflat_batch(h, packed[0], a));
+    tpj_out(e, unflat_batch(h, packed[1], a));
+}
+
+/* Reflectors [.., m, n] and tau [.., k], k <= n, flattened: Q with `columns` columns. */
+static tpj_value *read_reflectors(tpj_emit *e, const char *name, int64_t columns) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *a = flat_batch(h, tpj_in(e, name)), *tau = tpj_in(e, "tau");
+    int64_t taus[] = {hlo_dim(a, 0), hlo_dim(tau, -1)};
+    return product_of_reflectors(h, a, hlo_reshape(h, tau, 2, taus), columns);
+}
+
+static bool reflectors_ok(tpj_emit *e, const char *name) {
+    tpj_type a = tpj_in_type(e, name), tau = tpj_in_type(e, "tau");
+    bool fits = a.rank >= 2 && tau.rank == a.rank - 1 && a.dims[a.rank - 2] >= a.dims[a.rank - 1] &&
+                tau.dims[tau.rank - 1] <= a.dims[a.rank - 1] && a.dtype == tau.dtype;
+    if (!fits) {
+        tpj_fail(e, TPJ_RUNTIME,
+                 "%s: input must be tall matrices of reflectors, with a tau of the same dtype, one number a reflector",
+                 tpj_row(e)->name);
+    }
+    return fits;
+}
+
+static void emit_householder_product(tpj_emit *e) {
+    if (!reflectors_ok(e, "input")) return;
+    tpj_value *like = tpj_in(e, "input");
+    tpj_out(e, unflat_batch(tpj_builder(e), read_reflectors(e, "input", hlo_dim(like, -1)), like));
+}
+
+/* Q or its adjoint, times other from the left or the right. */
+static void emit_ormqr(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *like = tpj_in(e, "self"), *other = tpj_in(e, "input3");
+    tpj_value *tau = tpj_in(e, "input2");
+    if (!is_matrix(e, like, false) || !is_matrix(e, other, false)) return;
+    bool left = tpj_bool(e, "left", true), transpose = tpj_bool(e, "transpose", false);
+    int64_t m = hlo_dim(like, -2), taus[] = {tpj_product(like->type.dims, like->type.rank - 2), hlo_dim(tau, -1)};
+    if (hlo_dim(other, left ? -2 : -1) != m || tau->type.rank != like->type.rank - 1) {
+        tpj_fail(e, TPJ_RUNTIME, "ormqr: other.shape[%d] must be equal to input.shape[-2]", left ? -2 : -1);
+        return;
+    }
+    tpj_value *q = product_of_reflectors(h, flat_batch(h, like), hlo_reshape(h, tau, 2, taus), m);
+    if (transpose) q = transposed(h, q, true);
+    tpj_value *x = flat_batch(h, other), *y = left ? hlo_matmul(h, q, x, x->type.dtype) : hlo_matmul(h, x, q, x->type.dtype);
+    tpj_out(e, unflat_batch(h, y, other));
 }
 
 /* ---- cross product ---- */
@@ -471,10 +642,16 @@ const tpj_op_def tpj_ops_linalg[] = {
     {.name = "cholesky_inverse", .params = "T self, B upper=False", .emit = emit_cholesky_inverse},
     {.name = "linalg_lu_factor_ex", .params = "T A, B pivot=True", .emit = emit_lu_factor_ex},
     {.name = "linalg_lu", .params = "T A, B pivot=True", .emit = emit_lu},
+    {.name = "lu_unpack", .params = "T LU_data, T LU_pivots, B unpack_data=True, B unpack_pivots=True",
+     .emit = emit_lu_unpack},
+    {.name = "linalg_lu_solve", .params = "T LU, T pivots, T B, B left=True, B adjoint=False", .emit = emit_lu_solve},
     {.name = "linalg_inv_ex", .params = "T A", .emit = emit_inv_ex},
     {.name = "_linalg_solve_ex", .params = "T A, T B, B left=True", .emit = emit_solve_ex},
     {.name = "_linalg_det", .params = "T A", .emit = emit_det},
     {.name = "_linalg_slogdet", .params = "T A", .emit = emit_slogdet},
     {.name = "linalg_qr", .params = "T A, Str mode=reduced", .emit = emit_qr},
+    {.name = "geqrf", .params = "T self", .emit = emit_geqrf},
+    {.name = "linalg_householder_product", .params = "T input, T tau", .emit = emit_householder_product},
+    {.name = "ormqr", .params = "T self, T input2, T input3, B left=True, B transpose=False", .emit = emit_ormqr},
     {.name = "linalg_cross", .params = "T self, T other, I dim=-1", .emit = emit_cross},
     {0}};
