@@ -46,4 +46,7 @@ def load() -> None:
         sys.modules[f"torch.{BACKEND}.{name}"] = sys.modules[f"{tpu.__name__}.{name}"]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     torch.set_autocast_dtype(BACKEND, torch.bfloat16)
+    from torch_pjrt import _exit
+
+    _exit.register()
     loaded = True
