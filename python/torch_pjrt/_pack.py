@@ -115,7 +115,7 @@ class Packer:
         self._names: dict[Any, str] = {}
 
     def pack(self, graph: fx.Graph, inputs: Sequence[int], constants: Any = None) -> str:
-        """`inputs[i]` is the number of the input that placeholder i stands for; `constants` owns what get_attr names."""
+        """`inputs[i]` is the number of the input that placeholder i stands for; `constants` owns get_attr targets."""
         placeholders = iter(inputs)
         for node in graph.nodes:
             if node.op == "placeholder":

@@ -1,5 +1,6 @@
 /* Events: everything launched on a device before the event was recorded has finished. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -41,6 +42,24 @@ static void buffer_finished(void *context, int64_t nanoseconds) {
     /* buffers must not be released on a plugin's thread from its own callback: the recording keeps a reference until it is
      * replaced, so this one is never the last while the event lives */
     release_mark(m);
+}
+
+/* A buffer can be ready a moment before its callback runs: it is the callback that brings the time, so it is waited for. */
+static void await_callbacks(const mark *m) {
+    while (atomic_load(&m->n_waiting) > 0) sched_yield();
+}
+
+static bool is_complete(const mark *m) {
+    if (atomic_load(&m->n_waiting) == 0) return true;
+    for (int i = 0; i < m->n_buffers; i++) {
+        bool ready = false;
+        tpj_status *failed = tpj_buffer_is_ready(m->buffers[i], &ready);
+        ready = ready || failed != NULL; /* a failed buffer is finished; its error belongs to its reader */
+        tpj_status_destroy(failed);
+        if (!ready) return false;
+    }
+    await_callbacks(m);
+    return true;
 }
 
 tpj_status *tpj_event_create(tpj_event **out_event) {
@@ -115,13 +134,14 @@ tpj_status *tpj_event_synchronize(tpj_event *event) {
         else
             tpj_status_destroy(status);
     }
+    await_callbacks(m);
     release_mark(m);
     return first;
 }
 
 bool tpj_event_query(tpj_event *event) {
     mark *m = take_mark(event);
-    bool complete = m == NULL || atomic_load(&m->n_waiting) == 0;
+    bool complete = m == NULL || is_complete(m);
     release_mark(m);
     return complete;
 }
@@ -131,7 +151,7 @@ tpj_status *tpj_event_elapsed(tpj_event *start, tpj_event *end, double *out_mill
     tpj_status *status = NULL;
     if (from == NULL || to == NULL)
         status = tpj_status_create(TPJ_RUNTIME, "both events must be recorded before the time between them is asked for");
-    else if (atomic_load(&from->n_waiting) > 0 || atomic_load(&to->n_waiting) > 0)
+    else if (!is_complete(from) || !is_complete(to))
         status = tpj_status_create(TPJ_RUNTIME, "both events must be completed before the time between them is asked for");
     else
         *out_milliseconds = (double)(atomic_load(&to->finished) - atomic_load(&from->finished)) * 1e-6;
