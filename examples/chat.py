@@ -61,7 +61,8 @@ def main() -> None:
     prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     inputs = tokenizer(prompt, add_special_tokens=False, return_tensors="pt").to(args.device)
     streamer = TimedStreamer(tokenizer)
-    cache = {"cache_implementation": "static"} if args.static_cache else {}
+    # With a static cache generate would call torch.compile on its own account; this example is eager.
+    cache = {"cache_implementation": "static", "disable_compile": True} if args.static_cache else {}
     start = time.perf_counter()
     output = model.generate(
         **inputs,

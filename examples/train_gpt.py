@@ -164,7 +164,10 @@ def draw_curves(runs: list[dict], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(8, 5))
     for run in runs:
-        (line,) = axes.plot(run["losses"], linewidth=1, alpha=0.8, label=f"{run['device']}, training")
+        losses, span = run["losses"], 20
+        smooth = [mean(losses[max(0, step - span + 1) : step + 1]) for step in range(len(losses))]
+        (line,) = axes.plot(smooth, linewidth=1.5, label=f"{run['device']}, training (mean of {span} steps)")
+        axes.plot(losses, linewidth=0.5, alpha=0.3, color=line.get_color())
         label = f"{run['device']}, held out"
         axes.axhline(run["held_out_loss"], linestyle="--", linewidth=1, color=line.get_color(), label=label)
     axes.set(xlabel="step", ylabel="loss (nats per byte)", title="Byte-level GPT on Python's standard library")

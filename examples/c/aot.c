@@ -1,48 +1,37 @@
-/* Compiles a StableHLO program for a TPU that is not there, and prints what it would need of one.
+/* Compiles a program for a TPU that is not there, and prints what it would need of one.
  *
- *     cc -std=c11 -Iinclude -Isrc -o aot examples/c/aot.c $(find src -name '*.c' ! -name '*_test.c') -ldl -lpthread -lm
- *     ./aot libtpu.so v6e:1x1 module.mlir
+ *     cc -std=c11 -Iinclude examples/c/aot.c libtpj.so -Wl,-rpath,. -o aot
+ *     ./aot libtpu.so v6e:1x1 examples/c/softmax.graph
  *
- * Without a module a matrix product is compiled, without a topology one chip of a TPU v6e. libtpu comes from
- * `pip install libtpu`; the environment variable TPU_LIBRARY_PATH may name it instead ("" as the first argument). */
+ * The program is a graph (docs/graph_text.md) or a StableHLO module, as text. Without one a matrix product is compiled,
+ * without a topology for one chip of a TPU v6e. libtpu comes from `pip install libtpu`; the environment variable
+ * TPU_LIBRARY_PATH may name it instead ("" as the first argument). */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "common.h"
+#include "tpj/lower.h"
 #include "tpj/pjrt.h"
 
-static const char matrix_product[] =
-    "module {\n"
-    "  func.func @main(%a: tensor<4096x8192xbf16>, %b: tensor<8192x4096xbf16>) -> tensor<4096x4096xf32> {\n"
-    "    %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]\n"
-    "        : (tensor<4096x8192xbf16>, tensor<8192x4096xbf16>) -> tensor<4096x4096xf32>\n"
-    "    return %c : tensor<4096x4096xf32>\n"
-    "  }\n"
-    "}\n";
+static const char matrix_product[] = "graph {\n"
+                                     "  %0 = input bf16[4096, 8192]\n"
+                                     "  %1 = input bf16[8192, 4096]\n"
+                                     "  %2 = mm(self=%0, mat2=%1)\n"
+                                     "  return %2\n"
+                                     "}\n";
 
-/* The whole of a file, with a NUL behind it. The caller frees it. NULL, with errno set, when that fails. */
-static char *read_file(const char *path, size_t *out_n) {
-    FILE *file = fopen(path, "rb");
-    char *data = NULL;
-    size_t n = 0, capacity = 0;
-    while (file != NULL && !feof(file) && !ferror(file)) {
-        if (capacity - n < 2) {
-            char *grown = realloc(data, capacity = capacity * 2 + 65536);
-            if (grown == NULL) break;
-            data = grown;
-        }
-        n += fread(data + n, 1, capacity - n - 1, file);
-    }
-    bool complete = file != NULL && feof(file);
-    if (file != NULL) fclose(file);
-    if (complete) {
-        data[n] = '\0';
-        *out_n = n;
-        return data;
-    }
-    free(data);
-    return NULL;
+/* A graph's text begins with the word, behind comments; a module's does not. */
+static bool is_graph(const char *text) {
+    for (text += strspn(text, " \t\r\n"); *text == '#'; text += strspn(text, " \t\r\n")) text += strcspn(text, "\n");
+    return strncmp(text, "graph", 5) == 0;
+}
+
+static tpj_status *lower(const char *text, size_t length, tpj_lowered **out_lowered) {
+    tpj_graph *graph;
+    TPJ_TRY(tpj_graph_parse(text, length, &graph));
+    tpj_status *status = tpj_lower_graph(graph, NULL, out_lowered);
+    tpj_graph_destroy(graph);
+    return status;
 }
 
 static void print_bytes(const char *what, int64_t bytes) {
@@ -72,6 +61,7 @@ static tpj_status *compile_and_report(const char *libtpu, const char *name, cons
     print_bytes("peak", memory.peak_bytes);
     print_bytes("code", memory.code_bytes);
     if (cost.flops >= 0) printf("work         %.3g floating-point operations\n", cost.flops);
+    if (cost.bytes_accessed >= 0) printf("traffic      %.3g bytes read and written\n", cost.bytes_accessed);
     if (cost.optimal_seconds > 0) printf("time         %.1f us at best\n", cost.optimal_seconds * 1e6);
 done:
     tpj_compiled_destroy(compiled);
@@ -79,23 +69,33 @@ done:
     return status;
 }
 
+static tpj_status *run(const char *libtpu, const char *topology, const char *path) {
+    tpj_status *status = NULL;
+    tpj_lowered *lowered = NULL;
+    char *file = NULL;
+    const char *program = matrix_product;
+    size_t length = sizeof matrix_product - 1;
+    if (path != NULL) {
+        TPJ_TRY_GOTO(read_file(path, &file, &length));
+        program = file;
+    }
+    if (is_graph(program)) {
+        TPJ_TRY_GOTO(lower(program, length, &lowered));
+        program = lowered->module;
+        length = lowered->module_length;
+    }
+    status = compile_and_report(libtpu, topology, program, length);
+done:
+    tpj_lowered_destroy(lowered);
+    free(file);
+    return status;
+}
+
 int main(int n_args, char **args) {
     const char *libtpu = n_args > 1 && args[1][0] != '\0' ? args[1] : getenv("TPU_LIBRARY_PATH");
-    const char *topology = n_args > 2 ? args[2] : "v6e:1x1";
-    size_t module_length = sizeof matrix_product - 1;
-    char *file = NULL;
     if (libtpu == NULL) {
         printf("skipped: libtpu is not here (pip install libtpu, then: aot path/to/libtpu.so)\n");
         return 0;
     }
-    if (n_args > 3 && (file = read_file(args[3], &module_length)) == NULL) {
-        perror(args[3]);
-        return 1;
-    }
-    tpj_status *status = compile_and_report(libtpu, topology, file != NULL ? file : matrix_product, module_length);
-    if (status != NULL) fprintf(stderr, "%s\n", tpj_status_message(status));
-    int result = status != NULL;
-    tpj_status_destroy(status);
-    free(file);
-    return result;
+    return report(run(libtpu, n_args > 2 ? args[2] : "v6e:1x1", n_args > 3 ? args[3] : NULL));
 }
