@@ -26,7 +26,7 @@ CORE_LIB := $(PACKAGE)/libtpj.so
 GLUE_LIB := $(PACKAGE)/libtpj_glue.so
 EXT_LIB  := $(PACKAGE)/_C.abi3.so
 
-.PHONY: all help native core glue pyext venv dev demo compare conformance test lint format clean distclean
+.PHONY: all help native core examples glue pyext venv dev demo compare conformance test lint format clean distclean
 all: native
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make compare    a short training on both, whose losses must agree"
 	@echo "make test       unit tests, fault sweep, source checks, lint and pytest"
 	@echo "make core       the C core alone (needs a C compiler, no Python); also: glue, pyext"
+	@echo "make examples   the programs of examples/c, in $(BUILD)/examples"
 	@echo "make venv       $(VENV) with torch and the package; make dev adds what the tests need"
 	@echo "make lint       ruff, mypy, clang-format; also: tidy (clang-tidy), format (rewrites)"
 	@echo "make check-c    C tests under ASan and UBSan; also: check-tsan, check-fuzz, check-sources, check-python"
@@ -112,6 +113,17 @@ $(CORE_LIB): $(BUILD)/libtpj.so
 	@mkdir -p $(@D)
 	$(Q)cp $< $@.new && mv -f $@.new $@
 
+# --- The examples in C: a program needs include/tpj and libtpj.so, nothing else ---------------------------------------
+
+EXAMPLES := $(patsubst examples/c/%.c,$(BUILD)/examples/%,$(sort $(wildcard examples/c/*.c)))
+examples: $(EXAMPLES)
+
+$(EXAMPLES): $(BUILD)/examples/%: examples/c/%.c $(wildcard examples/c/*.h include/tpj/*.h) $(BUILD)/libtpj.so
+	@mkdir -p $(@D)
+	$(call say,cc,$<)
+	$(Q)$(CC) -Iinclude $(CPPFLAGS) -std=c11 $(OPT) -g $(WARNINGS) $(CFLAGS) $< $(BUILD)/libtpj.so \
+	    '-Wl,-rpath,$$ORIGIN/..' -o $@
+
 # --- The glue (C++, PyTorch's headers) and the Python extension (C, limited API) -------------------------------------
 
 GLUE_SRC := $(sort $(wildcard glue/*.cpp))
@@ -130,10 +142,20 @@ $(BUILD)/torch.cflags $(BUILD)/torch.ldflags $(BUILD)/python.cflags &: tools/bui
 	@mkdir -p $(@D)
 	$(Q)$(PY) tools/build_flags.py $(BUILD)
 
-$(BUILD)/glue/%.o: glue/%.cpp $(BUILD)/torch.cflags
+# The copy beside the compiled header is what a compiler includes that does not take the compiled one (clang-tidy).
+$(BUILD)/glue/precompiled.h: glue/precompiled.h
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+$(BUILD)/glue/precompiled.h.gch: $(BUILD)/glue/precompiled.h $(BUILD)/torch.cflags
+	$(call say,c++,$<)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS_GLUE) $(CXXFLAGS) @$(BUILD)/torch.cflags -x c++-header -c $< -o $@
+
+$(BUILD)/glue/%.o: glue/%.cpp $(BUILD)/glue/precompiled.h.gch
 	@mkdir -p $(@D)
 	$(call say,c++,$<)
-	$(Q)$(CXX) $(CPPFLAGS_CORE) $(CPPFLAGS) $(CXXFLAGS_GLUE) $(CXXFLAGS) @$(BUILD)/torch.cflags -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(CPPFLAGS_CORE) $(CPPFLAGS) $(CXXFLAGS_GLUE) $(CXXFLAGS) -include $(BUILD)/glue/precompiled.h \
+	    @$(BUILD)/torch.cflags -MMD -MP -c $< -o $@
 
 $(GLUE_LIB): $(GLUE_OBJ) $(CORE_LIB) $(BUILD)/torch.ldflags
 	$(call say,ld,$@)

@@ -70,7 +70,8 @@ tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const
     status = tpj_executable_compile(client, lowered->module, lowered->module_length, NULL, &program->executable);
     if (status != NULL) {
         tpj_log(TPJ_LOG_INFO, "module that failed to compile:\n%s", lowered->module);
-        status = tpj_status_annotate(status, "%s: the compiler refused the program", program->op != NULL ? program->op : "graph");
+        status = tpj_status_annotate(status, "%s: the compiler refused the program",
+                                     program->op != NULL ? program->op : "graph");
         goto done;
     }
     for (int i = 0; i < lowered->n_results; i++) program->n_outputs += !lowered->results[i].none;

@@ -60,10 +60,11 @@ static tpj_status *check_targets(const run *r) {
             const tpj_parameter *parameter = &lowered->parameters[k];
             if (parameter->kind != TPJ_INPUT_BUFFER || parameter->input == target) continue;
             if (r->feeds[parameter->input].buffer == r->feeds[target].buffer)
-                TPJ_ERROR(TPJ_VALUE,
-                          "inputs %%%d and %%%d are one buffer, of which the first is written: the graph has to say so, "
-                          "with 'same='",
-                          target, parameter->input);
+                TPJ_ERROR(
+                    TPJ_VALUE,
+                    "inputs %%%d and %%%d are one buffer, of which the first is written: the graph has to say so, "
+                    "with 'same='",
+                    target, parameter->input);
         }
     }
     return NULL;
@@ -73,7 +74,8 @@ static tpj_status *make_number(run *r, int at) {
     const tpj_parameter *parameter = &r->program->lowered->parameters[at];
     const tpj_feed *feed = &r->feeds[parameter->input];
     uint64_t bits[2];
-    if (feed->buffer != NULL) TPJ_ERROR(TPJ_TYPE, "input %%%d is a number, and a buffer was given for it", parameter->input);
+    if (feed->buffer != NULL)
+        TPJ_ERROR(TPJ_TYPE, "input %%%d is a number, and a buffer was given for it", parameter->input);
     tpj_number_encode(&feed->number, parameter->dtype, bits);
     return tpj_buffer_from_host(r->program->client, r->device, parameter->dtype, 0, NULL, bits, &r->made[at]);
 }
