@@ -4,6 +4,7 @@
 #include <ATen/native/Resize.h>
 
 #include <cmath>
+#include <cstring>
 #include <mutex>
 #include <unordered_set>
 
@@ -26,8 +27,8 @@ void write_string(std::string &json, const std::string &text) {
 void write_number(std::string &json, double value) {
     char text[64];
     std::snprintf(text, sizeof text, "%.17g", value);
-    if (std::isfinite(value))
-        json += text;
+    if (std::isfinite(value)) /* 2.0 and not 2: an integer would promote differently */
+        json += std::strpbrk(text, ".e") != nullptr ? text : std::string(text) + ".0";
     else
         json += std::string("{\"float\": \"") + (std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf") + "\"}";
 }

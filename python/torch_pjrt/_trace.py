@@ -8,6 +8,7 @@ import functools
 import json
 import logging
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,14 +23,16 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 def trace(request: str) -> str | None:
     """Answer one request of the glue. Does not raise: what cannot be traced runs on the CPU, which reports errors."""
-    call = json.loads(request)
-    op = _overload(call["op"])
-    if op is None or op._schema.is_mutable or op not in _decompositions():
-        return None
+    name = ""
     try:
+        call = json.loads(request)
+        name = call["op"]
+        op = _overload(name)
+        if op is None or op._schema.is_mutable or op not in _decompositions():
+            return None
         return _Call(op, call).trace()
     except Exception as error:
-        _log.debug("%s is not decomposed: %s: %s", call["op"], type(error).__name__, error)
+        _log.debug("%s is not decomposed: %s: %s", name, type(error).__name__, error)
         return None
 
 
@@ -54,10 +57,28 @@ def _decompositions() -> dict[OpOverload, Any]:
             if isinstance(op, OpOverload) and op not in table and not _pack.has_row(op):
                 table[op] = decomposition
     for name in prims.__all__:
-        prim = getattr(prims, name)
+        prim = getattr(prims, name, None)  # the list names some that are not there
         if isinstance(prim, OpOverload) and getattr(prim, "impl_aten", None) is not None:
             table[prim] = prim.impl_aten  # type: ignore[attr-defined]
-    return table
+    return {op: _bounded(op, decomposition) for op, decomposition in table.items()}
+
+
+def _bounded(op: OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """Stops a decomposition that leads back to its own op, as a few do, before Python's stack ends."""
+    depth = 0
+
+    @functools.wraps(decomposition)
+    def decompose(*args: Any, **kwargs: Any) -> Any:
+        nonlocal depth
+        if depth >= 4:
+            raise _pack.Unpackable(f"the decomposition of {op} leads back to it")
+        depth += 1
+        try:
+            return decomposition(*args, **kwargs)
+        finally:
+            depth -= 1
+
+    return decompose
 
 
 class _Call:
@@ -73,7 +94,10 @@ class _Call:
         self._inputs: list[int] = []  # the graph input behind each
         self._n_inputs = sum(" = " in line for line in self._input_statements.splitlines())
         with self._mode:
-            self._arguments = [self._argument(value) for value in call["args"]]
+            self._arguments = [
+                _enumerations(argument.name, self._argument(value))
+                for argument, value in zip(op._schema.arguments, call["args"], strict=True)
+            ]
 
     def _argument(self, value: Any) -> Any:
         """The Python value of an argument; a tensor becomes a function that picks it from the traced ones."""
@@ -123,6 +147,15 @@ class _Call:
                 module = make_fx(functionalize(module, remove="mutations"), decomposition_table=table)(*self._tensors)
         module.graph.eliminate_dead_code()
         return _pack.Packer(self._input_statements, self._n_inputs).pack(module.graph, self._inputs, module)
+
+
+def _enumerations(name: str, value: Any) -> Any:
+    """Memory formats and layouts come as the numbers that the dispatcher knows them by."""
+    if name == "memory_format" and isinstance(value, int):
+        return {number: format for format, number in _pack.MEMORY_FORMATS.items()}[value]
+    if name == "layout" and isinstance(value, int):
+        return torch.strided
+    return value
 
 
 class _Pick:
