@@ -117,6 +117,7 @@ void tpj_glue_call::read_tensor(const at::Tensor &tensor, const char *parameter)
             key_.push_back(static_cast<uint64_t>(sizes[i]));
             key_.push_back(static_cast<uint64_t>(strides[i]));
         }
+        offset_words_.push_back(static_cast<int>(key_.size()));
         key_.push_back(static_cast<uint64_t>(impl->storage_offset()));
         for (int i = 0; i < base_rank; i++) key_.push_back(static_cast<uint64_t>(dims[i]));
     }
@@ -235,6 +236,20 @@ void tpj_glue_call::read() {
     read_aliases();
 }
 
+c10::SmallVector<uint64_t, 96> tpj_glue_call::family_key() const {
+    c10::SmallVector<uint64_t, 96> key(key_.begin(), key_.end());
+    for (const int at : offset_words_) key[static_cast<size_t>(at)] = UINT64_MAX;
+    key.push_back(0);
+    return key;
+}
+
+void tpj_glue_call::float_offsets(bool floating) {
+    operands_.resize(operands_.size() - static_cast<size_t>(n_floating_));
+    n_floating_ = floating ? static_cast<int>(offset_words_.size()) : 0;
+    for (int i = 0; i < n_floating_; i++)
+        operands_.push_back(number_operand(static_cast<int64_t>(key_[static_cast<size_t>(offset_words_[static_cast<size_t>(i)])]), false));
+}
+
 /* ---- the graph of a miss ---- */
 namespace {
 
@@ -243,6 +258,7 @@ struct GraphWriter {
     const c10::SmallVectorImpl<tpj_operand> &operands;
     const c10::SmallVectorImpl<const at::Tensor *> &tensors;
     const c10::SmallVectorImpl<int> &aliases;
+    int next_offset = 0; /* 1 + the input of the next view's offset; 0: offsets are fixed */
     std::vector<std::vector<tpj_ref>> refs{};
     std::vector<std::vector<int64_t>> integers{};
     std::vector<std::vector<double>> numbers{};
@@ -264,7 +280,8 @@ struct GraphWriter {
             input.type.rank = tpj_storage_base(storage, &input.type.dtype, dims);
             input.type.dims = dims;
             view = {dtype_of(tensor), static_cast<int>(sizes.size()), sizes.data(), strides.data(), tensor.storage_offset(),
-                    tensor.is_conj(), tensor.is_neg()};
+                    next_offset, tensor.is_conj(), tensor.is_neg()};
+            if (next_offset > 0) next_offset++;
             input.view = &view;
         }
         tpj_ref ref;
@@ -373,13 +390,22 @@ tpj_graph *tpj_glue_call::make_graph(const char *file, int line) const {
     tpj_graph *graph = nullptr;
     tpj_glue_check(tpj_graph_create(&graph));
     std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> owner(graph, &tpj_graph_destroy);
-    GraphWriter writer{graph, operands_, tensors_, aliases_};
+    const int n_own = static_cast<int>(operands_.size()) - n_floating_;
+    GraphWriter writer{graph, operands_, tensors_, aliases_, n_floating_ > 0 ? n_own + 1 : 0};
     std::vector<tpj_arg> args;
     std::vector<std::pair<int, int>> spans(static_cast<size_t>(op_.n_arguments), {0, 0}); /* operands of each schema argument */
     for (const tpj_glue_parameter &parameter : op_.parameters) {
         const int first = writer.next;
         args.push_back(parameter.index < 0 ? tpj_arg{} : writer.argument(argument(parameter.index), parameter.param));
         if (parameter.index >= 0) spans[static_cast<size_t>(parameter.index)] = {first, writer.next};
+    }
+    TORCH_INTERNAL_ASSERT(writer.next == n_own, op_.name, " gave ", n_own, " operands and wrote ", writer.next);
+    for (int i = 0; i < n_floating_; i++) {
+        tpj_input offset{};
+        tpj_ref offset_ref;
+        offset.kind = TPJ_INPUT_SCALAR;
+        offset.type.dtype = TPJ_I64;
+        tpj_glue_check(tpj_graph_add_input(graph, &offset, &offset_ref));
     }
     tpj_input random{};
     tpj_ref random_ref;

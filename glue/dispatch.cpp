@@ -33,22 +33,36 @@ using Storages = c10::SmallVector<tpj_storage *, 8>;
 }
 
 /* Compiles a call that was not seen before. */
-C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, bool count_only, const std::vector<int64_t> &sizes) {
+C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, const c10::SmallVectorImpl<uint64_t> &key, bool count_only,
+                                  const std::vector<int64_t> &sizes) {
     std::string file;
     int line = 0;
     tpj_glue_user_line(&file, &line);
     std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> graph(call.make_graph(file.empty() ? nullptr : file.c_str(), line),
                                                                    &tpj_graph_destroy);
     tpj_program *program = nullptr;
-    tpj_status *status = tpj_eager_compile(call.key().data(), static_cast<int>(call.key().size()), call.device(), graph.get(),
+    tpj_status *status = tpj_eager_compile(key.data(), static_cast<int>(key.size()), call.device(), graph.get(),
                                            count_only, sizes.data(), static_cast<int>(sizes.size()), &program);
     if (status != nullptr) throw_at_line(status, file, line);
     return program;
 }
 
-tpj_program *find_or_compile(const tpj_glue_call &call, bool count_only = false, const std::vector<int64_t> &sizes = {}) {
+/* A call that was not seen with these offsets of its views; perhaps with others. */
+C10_NOINLINE tpj_program *find_floating(tpj_glue_call &call, bool count_only, const std::vector<int64_t> &sizes) {
+    auto family = call.family_key();
+    bool floating = false;
+    call.float_offsets(true);
+    tpj_program *program = tpj_eager_find_floating(family.data(), static_cast<int>(family.size()), call.operands().data(), &floating);
+    if (program != nullptr) return program;
+    if (floating) return compile(call, family, count_only, sizes);
+    call.float_offsets(false);
+    return compile(call, call.key(), count_only, sizes);
+}
+
+tpj_program *find_or_compile(tpj_glue_call &call, bool count_only = false, const std::vector<int64_t> &sizes = {}) {
     tpj_program *program = tpj_eager_find(call.key().data(), static_cast<int>(call.key().size()));
-    return C10_LIKELY(program != nullptr) ? program : compile(call, count_only, sizes);
+    if (C10_LIKELY(program != nullptr)) return program;
+    return call.has_offsets() ? find_floating(call, count_only, sizes) : compile(call, call.key(), count_only, sizes);
 }
 
 bool is_debug_mode() { return tpj_config_eager_mode()[0] == 'd'; }
@@ -97,6 +111,7 @@ C10_NOINLINE tpj_program *find_sized(tpj_glue_call &call) {
         sizes.insert(sizes.end(), found.begin(), found.end());
     }
     call.key().resize(plain_size);
+    call.float_offsets(false);
     for (const int64_t size : sizes) call.key().push_back(static_cast<uint64_t>(size));
     return find_or_compile(call, false, sizes);
 }
@@ -132,6 +147,9 @@ void push_returns(const tpj_glue_call &call, const tpj_program *program, const S
             c10::List<at::Tensor> list;
             for (int k = (n_results - n_single) / n_lists; k > 0; k--) list.push_back(take());
             values.emplace_back(std::move(list));
+        } else if (returns[i].type()->kind() == c10::TypeKind::IntType || returns[i].type()->kind() == c10::TypeKind::SymIntType) {
+            values.emplace_back(int64_t{0}); /* sizes that only other backends' kernels use: the row says none */
+            next++;
         } else {
             values.emplace_back(take());
         }

@@ -32,6 +32,9 @@ typedef struct tpj_view {
     int rank;
     const int64_t *sizes, *strides;
     int64_t offset;
+    /* 1 + the SCALAR input that gives the offset at run time: `offset` is then one that occurs, which the view is planned
+     * for (tpj_floating in lower.h says which others fit). 0: it is always `offset`. */
+    int offset_input;
     bool conj, neg; /* PyTorch's lazy bits */
 } tpj_view;
 

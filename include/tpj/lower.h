@@ -37,6 +37,13 @@ typedef struct tpj_index_check {
     int64_t size;
 } tpj_index_check;
 
+/* A view whose offset is given at launch, and the offsets that the program is right for: those whose digits in the mixed
+ * radix of `units` (offset / units[0], then the remainder / units[1], ..) are at most `most`. */
+typedef struct tpj_floating {
+    int input, n;                /* the SCALAR graph input that gives the offset; digits */
+    const int64_t *units, *most; /* n each */
+} tpj_floating;
+
 /* Immutable; one allocation arena, thread-safe to read. */
 typedef struct tpj_lowered {
     char *module;
@@ -47,6 +54,8 @@ typedef struct tpj_lowered {
     int n_results;
     tpj_index_check *checks;
     int n_checks;
+    tpj_floating *floating;
+    int n_floating;
     uint64_t random_count; /* how far a launch advances the generator's offset */
     void *memory;          /* holds all of the above but the module */
 } tpj_lowered;

@@ -98,6 +98,17 @@ tpj_program *tpj_eager_find(const uint64_t *key, int n_words);
  * `sizes` are what it found. */
 tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int device, const tpj_graph *graph, bool count_only,
                               const int64_t *sizes, int n_sizes, tpj_program **out_program) TPJ_MUST_USE;
+/* ---- views whose offset changes ----
+ * `w[i] += 1` for many i must not compile for each i. Calls that differ only in the offsets of their views are a family.
+ * Its first calls are compiled for their own offsets (a fixed slice is the best program, and most views have few offsets);
+ * from the third on, one program takes the offsets as operands. Such a program is right for offsets that move each view
+ * inside its plan (tpj_floating); where one does not fit, a second form is compiled for it, a few times at most.
+ *
+ * What a miss of tpj_eager_find does about it. `key`: the call's, its offsets replaced by -1 and one more word at the end,
+ * which is ours to write. `operands`: the call's and behind them the offsets, as integers. Returns the program to launch
+ * with them, retained, or NULL. Then *out_float says what to compile: the graph with offset inputs, under `key` as it is
+ * then; or the graph as it is, under the call's own key. */
+tpj_program *tpj_eager_find_floating(uint64_t *key, int n_words, const tpj_operand *operands, bool *out_float);
 /* Launches. `random` is the generator's (seed, offset) for programs that draw. `out_storages[i]` receives a new storage
  * for each result with target -1 (NULL for targets and for none). Nothing is written on error. */
 tpj_status *tpj_eager_run(tpj_program *program, int device, const tpj_operand *operands, int n_operands,

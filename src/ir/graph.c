@@ -70,7 +70,7 @@ static tpj_arg copy_arg(tpj_arena *arena, const tpj_arg *arg) {
 tpj_status *tpj_graph_add_input(tpj_graph *graph, const tpj_input *input, tpj_ref *out_value) {
     tpj_arena *arena = &graph->arena;
     TPJ_TRY(grow(arena, (void **)&graph->inputs, graph->n_inputs, &graph->input_capacity, sizeof *graph->inputs));
-    tpj_input made = {.kind = input->kind, .number = input->number};
+    tpj_input made = {.kind = input->kind, .number = input->number, .alias = input->alias};
     switch (input->kind) {
     case TPJ_INPUT_BUFFER:
         made.type = copy_type(arena, &input->type);

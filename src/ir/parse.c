@@ -232,6 +232,13 @@ static tpj_type read_type(parser *p) {
     return type;
 }
 
+/* =%2: an input, which may come later; the verifier looks at it. */
+static int read_input_number(parser *p) {
+    expect(p, '=');
+    expect(p, '%');
+    return read_small(p, "the number of an input");
+}
+
 static tpj_view *read_view(parser *p) {
     if (!accept_word(p, "view")) return NULL;
     tpj_view *view = TPJ_ARENA_NEW(&p->arena, tpj_view);
@@ -246,9 +253,10 @@ static tpj_view *read_view(parser *p) {
     if (!accept_word(p, "offset")) fail(p, "expected offset=");
     expect(p, '=');
     int64_t offset = read_integer(p, "an offset");
+    int offset_input = accept_word(p, "given") ? 1 + read_input_number(p) : 0;
     bool conj = accept_word(p, "conj"), neg = accept_word(p, "neg");
     expect(p, ')');
-    *view = (tpj_view){type.dtype, type.rank, type.dims, strides, offset, conj, neg};
+    *view = (tpj_view){type.dtype, type.rank, type.dims, strides, offset, offset_input, conj, neg};
     return view;
 }
 
@@ -451,6 +459,7 @@ static void read_input(parser *p, tpj_input_kind kind) {
     if (kind == TPJ_INPUT_BUFFER) {
         input.type = read_type(p);
         input.view = read_view(p);
+        if (accept_word(p, "same")) input.alias = 1 + read_input_number(p);
     }
     input.number = kind != TPJ_INPUT_RANDOM && accept_word(p, "number");
     if (ok(p) && !p->arena.failed) adopt(p, tpj_graph_add_input(p->graph, &input, &ref));

@@ -65,6 +65,7 @@ static void print_view(tpj_text *text, const tpj_view *view) {
     print_type(text, view->dtype, view->rank, view->sizes);
     print_integers(text, " strides=", view->strides, view->rank);
     tpj_text_printf(text, " offset=%" PRId64, view->offset);
+    if (view->offset_input > 0) tpj_text_printf(text, " given=%%%d", view->offset_input - 1);
     if (view->conj) tpj_text_add(text, " conj");
     if (view->neg) tpj_text_add(text, " neg");
     tpj_text_add(text, ")");
@@ -141,6 +142,7 @@ static void print_input(tpj_text *text, const tpj_graph *graph, int i) {
             tpj_text_add(text, " ");
             print_view(text, input->view);
         }
+        if (input->alias > 0) tpj_text_printf(text, " same=%%%d", input->alias - 1);
         break;
     }
     tpj_text_add(text, input->number ? " number\n" : "\n");

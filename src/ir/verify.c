@@ -14,8 +14,16 @@ static tpj_status *verify_type(const tpj_type *type) {
     return NULL;
 }
 
+static bool is_input_of_kind(const tpj_graph *graph, tpj_ref ref, tpj_input_kind kind) {
+    return ref.node == TPJ_INPUT && ref.result >= 0 && ref.result < graph->n_inputs &&
+           graph->inputs[ref.result].kind == kind;
+}
+
 /* Every element of the view lies inside a buffer of this type. */
-static tpj_status *verify_view(const tpj_view *view, const tpj_type *buffer) {
+static tpj_status *verify_view(const tpj_graph *graph, const tpj_view *view, const tpj_type *buffer) {
+    if (view->offset_input != 0 &&
+        !is_input_of_kind(graph, (tpj_ref){TPJ_INPUT, view->offset_input - 1}, TPJ_INPUT_SCALAR))
+        TPJ_ERROR(TPJ_VALUE, "%%%d gives no offset: it is no scalar input", view->offset_input - 1);
     tpj_type type = {view->dtype, view->rank, view->sizes};
     TPJ_TRY(verify_type(&type));
     if (view->offset < 0) TPJ_ERROR(TPJ_VALUE, "a view's offset is negative");
@@ -34,9 +42,18 @@ static tpj_status *verify_view(const tpj_view *view, const tpj_type *buffer) {
     return NULL;
 }
 
-static tpj_status *verify_input(const tpj_input *input) {
+static tpj_status *verify_input(const tpj_graph *graph, int i) {
+    const tpj_input *input = &graph->inputs[i];
     TPJ_TRY(verify_type(&input->type));
-    return input->view == NULL ? NULL : verify_view(input->view, &input->type);
+    if (input->alias != 0) {
+        const tpj_input *first = input->alias > 0 && input->alias <= i ? &graph->inputs[input->alias - 1] : NULL;
+        if (first == NULL || first->kind != TPJ_INPUT_BUFFER || first->alias != 0)
+            TPJ_ERROR(TPJ_VALUE, "%%%d is not the first input of its buffer", input->alias - 1);
+        int64_t n = tpj_type_elements(&input->type) * (int64_t)tpj_dtype_bytes(input->type.dtype);
+        if (n != tpj_type_elements(&first->type) * (int64_t)tpj_dtype_bytes(first->type.dtype))
+            TPJ_ERROR(TPJ_VALUE, "the buffer of %%%d has another size", input->alias - 1);
+    }
+    return input->view == NULL ? NULL : verify_view(graph, input->view, &input->type);
 }
 
 /* The value exists and was made before node number `before`. */
@@ -52,11 +69,6 @@ static tpj_status *verify_ref(const tpj_graph *graph, tpj_ref ref, int before) {
     if (node->n_results > 0 && (ref.result >= node->n_results || node->types[ref.result].dtype == TPJ_N_DTYPES))
         TPJ_ERROR(TPJ_VALUE, "node %d (%s) has no result %d", ref.node, tpj_op_name(node->op), ref.result);
     return NULL;
-}
-
-static bool is_input_of_kind(const tpj_graph *graph, tpj_ref ref, tpj_input_kind kind) {
-    return ref.node == TPJ_INPUT && ref.result >= 0 && ref.result < graph->n_inputs &&
-           graph->inputs[ref.result].kind == kind;
 }
 
 static tpj_status *verify_arg(const tpj_graph *graph, int node, const tpj_param *param, const tpj_arg *arg) {
@@ -141,12 +153,12 @@ static tpj_status *verify_output(const tpj_graph *graph, int i) {
     if (output->n_order > 0) TPJ_ERROR(TPJ_VALUE, "a written value has no order of its own");
     for (int k = 0; k < i; k++)
         if (graph->outputs[k].target == output->target) TPJ_ERROR(TPJ_VALUE, "%%%d is written twice", output->target);
-    return output->view == NULL ? NULL : verify_view(output->view, &graph->inputs[output->target].type);
+    return output->view == NULL ? NULL : verify_view(graph, output->view, &graph->inputs[output->target].type);
 }
 
 tpj_status *tpj_graph_verify(const tpj_graph *graph) {
     for (int i = 0; i < graph->n_inputs; i++)
-        TPJ_TRY(tpj_status_annotate(verify_input(&graph->inputs[i]), "%%%d", i));
+        TPJ_TRY(tpj_status_annotate(verify_input(graph, i), "%%%d", i));
     for (int i = 0; i < graph->n_nodes; i++) TPJ_TRY(verify_node(graph, i));
     for (int i = 0; i < graph->n_outputs; i++)
         TPJ_TRY(tpj_status_annotate(verify_output(graph, i), "output %d", i));

@@ -38,6 +38,52 @@ tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input) {
     return lowering->buffers[input];
 }
 
+/* A view's plan and, where the offset is given at run time, the scalar that it comes in. False: failed. */
+static bool plan_view(tpj_lowering *lowering, const tpj_type *base, const tpj_view *view, tpj_view_plan *out_plan,
+                      tpj_value **out_offset) {
+    int64_t units[2 * TPJ_VIEW_MAX_RANK], most[2 * TPJ_VIEW_MAX_RANK];
+    *out_offset = NULL;
+    tpj_status *status = tpj_view_make_plan(base, view, out_plan);
+    if (status != NULL) {
+        hlo_fail(lowering->h, tpj_status_code(status), "%s", tpj_status_message(status));
+        tpj_status_destroy(status);
+        return false;
+    }
+    int n = view->offset_input > 0 ? tpj_view_plan_room(out_plan, view, units, most) : 0;
+    bool moves = false;
+    for (int i = 0; i < n; i++) moves = moves || most[i] > 0;
+    if (moves) *out_offset = tpj_lowering_scalar(lowering, view->offset_input - 1, tpj_view_offset_dtype(out_plan));
+    /* a view that is read and written is planned twice, and alike */
+    for (tpj_floating_view *f = lowering->floating; f != NULL; f = f->next)
+        if (f->floating.input == view->offset_input - 1) n = 0;
+    tpj_arena *arena = hlo_arena(lowering->h);
+    tpj_floating_view *made = n > 0 ? TPJ_ARENA_NEW(arena, tpj_floating_view) : NULL;
+    if (made == NULL) return !arena->failed;
+    made->floating = (tpj_floating){view->offset_input - 1, n, tpj_arena_copy(arena, units, sizeof *units * (size_t)n),
+                                    tpj_arena_copy(arena, most, sizeof *most * (size_t)n)};
+    made->next = lowering->floating;
+    lowering->floating = made;
+    return !arena->failed;
+}
+
+/* The elements of an input's buffer that it names. */
+static tpj_value *read_input(tpj_lowering *lowering, int number) {
+    const tpj_input *input = tpj_graph_input(lowering->graph, number);
+    tpj_value *buffer = tpj_lowering_buffer(lowering, number), *offset, like = {.type = input->type};
+    const tpj_view *view = input->view;
+    if (view == NULL && buffer->type.dtype == input->type.dtype && hlo_same_dims(buffer, &like)) return buffer;
+    /* one buffer under two types: this input's is a view of the first one's */
+    int64_t *strides = hlo_dims(lowering->h, input->type.rank);
+    tpj_view whole = {.dtype = input->type.dtype, .rank = input->type.rank, .sizes = input->type.dims, .strides = strides};
+    if (view == NULL && strides != NULL) {
+        tpj_contiguous_strides(whole.rank, whole.sizes, strides);
+        view = &whole;
+    }
+    tpj_view_plan plan;
+    if (view == NULL || !plan_view(lowering, &buffer->type, view, &plan, &offset)) return buffer;
+    return tpj_view_read(lowering->h, buffer, view, &plan, offset);
+}
+
 tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtype) {
     /* the host makes numbers in the widths that C has; the program rounds to the narrow ones */
     if (tpj_dtype_is_half(dtype)) return hlo_convert(lowering->h, tpj_lowering_scalar(lowering, input, TPJ_F32), dtype);
@@ -65,10 +111,7 @@ tpj_value *tpj_lowering_value(tpj_lowering *lowering, tpj_ref ref, tpj_dtype num
         return tpj_lowering_scalar(lowering, ref.result, dtype);
     }
     tpj_value **slot = &lowering->inputs[ref.result];
-    if (*slot == NULL) {
-        *slot = tpj_lowering_buffer(lowering, ref.result);
-        if (input->view != NULL) *slot = tpj_view_read(lowering->h, *slot, input->view);
-    }
+    if (*slot == NULL) *slot = read_input(lowering, ref.result);
     return *slot;
 }
 
@@ -175,7 +218,12 @@ static tpj_value *write_target(tpj_lowering *lowering, const tpj_output *output,
         for (int i = 0; i < view->rank; i++) permutation[i] = order[i];
         return hlo_reshape(h, hlo_transpose(h, value, permutation), input->type.rank, input->type.dims);
     }
-    return tpj_view_write(h, tpj_lowering_buffer(lowering, output->target), view, value);
+    int owner = buffer_owner(lowering, output->target);
+    tpj_value *buffer = lowering->written[owner], *offset;
+    if (buffer == NULL) buffer = tpj_lowering_buffer(lowering, owner);
+    tpj_view_plan plan;
+    if (!plan_view(lowering, &buffer->type, view, &plan, &offset)) return buffer;
+    return tpj_view_write(h, buffer, view, &plan, offset, value);
 }
 
 /* A value of its own in the order of memory. */
@@ -202,8 +250,15 @@ static tpj_status *add_output(tpj_lowering *lowering, const tpj_output *output, 
     result->target = output->target;
     result->none = value == NULL;
     if (value != NULL && output->target >= 0) {
+        int owner = buffer_owner(lowering, output->target), *writer = &lowering->writers[owner];
         value = write_target(lowering, output, value, check_cast);
         result->type = result->base = value->type;
+        lowering->written[owner] = value;
+        if (*writer > 0) { /* an earlier output wrote another part of this buffer, and is in what this one returns */
+            out->results[*writer - 1].none = true;
+            out->values[*writer - 1] = NULL;
+        }
+        *writer = out->n + 1;
     } else if (value != NULL) {
         value = new_result(lowering, value, order, result);
         result->base = value->type;
@@ -245,6 +300,8 @@ static bool allocate(tpj_lowering *lowering) {
     size_t n_inputs = (size_t)tpj_graph_n_inputs(lowering->graph) + 1, n_nodes = (size_t)tpj_graph_n_nodes(lowering->graph) + 1;
     lowering->buffers = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
     lowering->buffer_parameters = TPJ_ARENA_ARRAY(arena, int, n_inputs);
+    lowering->written = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
+    lowering->writers = TPJ_ARENA_ARRAY(arena, int, n_inputs);
     lowering->inputs = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
     lowering->results = TPJ_ARENA_ARRAY(arena, tpj_value **, n_nodes);
     lowering->n_results = TPJ_ARENA_ARRAY(arena, int, n_nodes);
@@ -288,6 +345,14 @@ static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outpu
         lowered->checks[i] = c->check;
         if (c->check.file != NULL) lowered->checks[i].file = tpj_arena_string(arena, c->check.file);
         i++;
+    }
+    for (tpj_floating_view *f = lowering->floating; f != NULL; f = f->next) lowered->n_floating++;
+    lowered->floating = TPJ_ARENA_ARRAY(arena, tpj_floating, lowered->n_floating + 1);
+    i = 0;
+    for (tpj_floating_view *f = lowering->floating; lowered->floating != NULL && f != NULL; f = f->next, i++) {
+        lowered->floating[i] = f->floating;
+        lowered->floating[i].units = tpj_arena_copy(arena, f->floating.units, sizeof(int64_t) * (size_t)f->floating.n);
+        lowered->floating[i].most = tpj_arena_copy(arena, f->floating.most, sizeof(int64_t) * (size_t)f->floating.n);
     }
     lowered->random_count = lowering->random_count;
     return arena->failed ? tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory") : NULL;

@@ -19,6 +19,11 @@ typedef struct tpj_check_value {
     struct tpj_check_value *next;
 } tpj_check_value;
 
+typedef struct tpj_floating_view {
+    tpj_floating floating;
+    struct tpj_floating_view *next;
+} tpj_floating_view;
+
 typedef struct tpj_lowering {
     const tpj_graph *graph;
     const tpj_lower_options *options;
@@ -27,8 +32,11 @@ typedef struct tpj_lowering {
     int n_parameters, capacity;
     tpj_value **buffers;       /* one per graph input: the whole buffer as a parameter, NULL until used */
     int *buffer_parameters;    /* its parameter number */
+    tpj_value **written;       /* one per graph input: the buffer after the writes so far, NULL: not written */
+    int *writers;              /* 1 + the output that wrote it last */
     tpj_value **inputs;        /* one per graph input: read through its view, NULL until used */
     tpj_scalar_value *scalars;
+    tpj_floating_view *floating;
     tpj_value *random_state;
     uint64_t random_count;
     tpj_value ***results;      /* one array per node; NULL values are undefined tensors */

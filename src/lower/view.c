@@ -43,9 +43,10 @@ static tpj_value *reinterpret(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
 /* ---- gather form ---- */
 
 /* Linear index of every element of the view, shape [elements]. */
-static tpj_value *linear_indices(tpj_hlo *h, const tpj_view *view, int64_t n_elements) {
-    tpj_dtype dtype = n_elements < INT32_MAX ? TPJ_I32 : TPJ_I64;
-    tpj_value *sum = hlo_expand(h, hlo_integer(h, dtype, view->offset), view->rank, view->sizes);
+static tpj_value *linear_indices(tpj_hlo *h, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset) {
+    tpj_dtype dtype = tpj_view_offset_dtype(plan);
+    if (offset == NULL) offset = hlo_integer(h, dtype, view->offset);
+    tpj_value *sum = hlo_expand(h, offset, view->rank, view->sizes);
     for (int i = 0; i < view->rank; i++) {
         tpj_value *position = hlo_iota(h, dtype, view->rank, view->sizes, i);
         sum = hlo_add(h, sum, hlo_mul(h, position, hlo_integer(h, dtype, view->strides[i])));
@@ -53,16 +54,18 @@ static tpj_value *linear_indices(tpj_hlo *h, const tpj_view *view, int64_t n_ele
     return hlo_flatten(h, sum);
 }
 
-static tpj_value *read_by_gather(tpj_hlo *h, tpj_value *flat, const tpj_view *view) {
-    tpj_value *indices = linear_indices(h, view, hlo_elements(flat));
+static tpj_value *read_by_gather(tpj_hlo *h, tpj_value *flat, const tpj_view *view, const tpj_view_plan *plan,
+                                 tpj_value *offset) {
+    tpj_value *indices = linear_indices(h, view, plan, offset);
     return hlo_reshape(h, hlo_take(h, flat, indices, 0), view->rank, view->sizes);
 }
 
-static tpj_value *write_by_scatter(tpj_hlo *h, tpj_value *flat, const tpj_view *view, tpj_value *value) {
+static tpj_value *write_by_scatter(tpj_hlo *h, tpj_value *flat, const tpj_view *view, const tpj_view_plan *plan,
+                                   tpj_value *offset, tpj_value *value) {
     static const int64_t zero = 0;
     hlo_gather_numbers numbers = {.collapsed = &zero, .n_collapsed = 1, .start_index_map = &zero, .n_start_index_map = 1,
                                   .index_vector_dim = 1};
-    tpj_value *indices = hlo_unsqueeze(h, linear_indices(h, view, hlo_elements(flat)), 1);
+    tpj_value *indices = hlo_unsqueeze(h, linear_indices(h, view, plan, offset), 1);
     return hlo_scatter(h, "replace", flat, indices, hlo_flatten(h, value), &numbers);
 }
 
@@ -85,11 +88,47 @@ static int walking_in_base_order(const tpj_view_plan *plan, const tpj_view *view
     return n;
 }
 
-static tpj_value *read_by_slice(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan) {
-    tpj_value *x = reshape_for_plan(h, base, plan);
-    int64_t limit[2 * TPJ_VIEW_MAX_RANK];
-    for (int i = 0; i < plan->rank; i++) limit[i] = plan->start[i] + (plan->count[i] - 1) * plan->step[i] + 1;
-    x = hlo_slice(h, x, plan->start, limit, plan->step);
+/* What the plan's slice covers of each dimension, from its first element to its last. */
+static void spans_of(const tpj_view_plan *plan, int64_t *out_spans) {
+    for (int i = 0; i < plan->rank; i++) out_spans[i] = (plan->count[i] - 1) * plan->step[i] + 1;
+}
+
+/* Where the slice starts, one scalar a dimension: the digits of an offset given at run time, or the plan's. */
+static void starts_of(tpj_hlo *h, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset, tpj_value **out_starts) {
+    int64_t units[2 * TPJ_VIEW_MAX_RANK], most[2 * TPJ_VIEW_MAX_RANK];
+    tpj_dtype dtype = tpj_view_offset_dtype(plan);
+    tpj_view_plan_room(plan, view, units, most);
+    for (int i = 0; i < plan->rank; i++) {
+        if (offset == NULL || most[i] == 0) {
+            out_starts[i] = hlo_integer(h, dtype, offset == NULL ? plan->start[i] : 0);
+            continue;
+        }
+        tpj_value *unit = hlo_integer(h, dtype, units[i]);
+        out_starts[i] = units[i] == 1 ? offset : hlo_div(h, offset, unit);
+        if (units[i] > 1) offset = hlo_sub(h, offset, hlo_mul(h, out_starts[i], unit));
+    }
+}
+
+/* The part of the reshaped base that the slice spans, steps not yet taken. */
+static tpj_value *read_span(tpj_hlo *h, tpj_value *x, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset) {
+    int64_t spans[2 * TPJ_VIEW_MAX_RANK], limit[2 * TPJ_VIEW_MAX_RANK];
+    spans_of(plan, spans);
+    if (offset == NULL) {
+        for (int i = 0; i < plan->rank; i++) limit[i] = plan->start[i] + spans[i];
+        return hlo_slice(h, x, plan->start, limit, NULL);
+    }
+    tpj_value *starts[2 * TPJ_VIEW_MAX_RANK];
+    starts_of(h, view, plan, offset, starts);
+    return hlo_dynamic_slice(h, x, starts, spans);
+}
+
+static tpj_value *read_by_slice(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan,
+                                tpj_value *offset) {
+    static const int64_t zeros[2 * TPJ_VIEW_MAX_RANK];
+    int64_t spans[2 * TPJ_VIEW_MAX_RANK];
+    spans_of(plan, spans);
+    tpj_value *x = read_span(h, reshape_for_plan(h, base, plan), view, plan, offset);
+    x = hlo_slice(h, x, zeros, spans, plan->step);
     int dims[TPJ_VIEW_MAX_RANK];
     int64_t sizes[TPJ_VIEW_MAX_RANK], permutation[TPJ_VIEW_MAX_RANK], mapping[TPJ_VIEW_MAX_RANK];
     int n = walking_in_base_order(plan, view, dims, sizes), at = 0;
@@ -123,30 +162,27 @@ static tpj_value *value_as_slice(tpj_hlo *h, tpj_value *value, const tpj_view *v
 }
 
 static tpj_value *write_by_slice(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan,
-                                 tpj_value *value) {
+                                 tpj_value *offset, tpj_value *value) {
+    static const int64_t zeros[2 * TPJ_VIEW_MAX_RANK];
     value = value_as_slice(h, value, view, plan);
     bool whole = true, steps = false;
-    int64_t low[2 * TPJ_VIEW_MAX_RANK], high[2 * TPJ_VIEW_MAX_RANK], interior[2 * TPJ_VIEW_MAX_RANK];
+    int64_t interior[2 * TPJ_VIEW_MAX_RANK];
     for (int i = 0; i < plan->rank; i++) {
         whole = whole && plan->count[i] == plan->dims[i];
         steps = steps || plan->step[i] > 1;
-        low[i] = plan->start[i];
         interior[i] = plan->step[i] - 1;
-        high[i] = plan->dims[i] - (plan->start[i] + (plan->count[i] - 1) * plan->step[i] + 1);
     }
-    tpj_value *old = reshape_for_plan(h, base, plan), *updated;
-    if (whole) {
-        updated = value;
-    } else if (!steps) {
-        tpj_value *starts[2 * TPJ_VIEW_MAX_RANK];
-        tpj_dtype dtype = hlo_elements(old) < INT32_MAX ? TPJ_I32 : TPJ_I64; /* a TPU has no 64-bit scalar unit */
-        for (int i = 0; i < plan->rank; i++) starts[i] = hlo_integer(h, dtype, plan->start[i]);
-        updated = hlo_dynamic_update_slice(h, old, value, starts);
-    } else {
+    tpj_value *old = reshape_for_plan(h, base, plan), *updated = value;
+    if (steps) { /* what lies between the written elements keeps its values */
         tpj_value *mask = hlo_full(h, TPJ_BOOL, plan->rank, plan->count, 1);
-        mask = hlo_pad(h, mask, hlo_number(h, TPJ_BOOL, 0), low, high, interior);
-        tpj_value *spread = hlo_pad(h, value, hlo_number(h, value->type.dtype, 0), low, high, interior);
-        updated = hlo_select(h, mask, spread, old);
+        mask = hlo_pad(h, mask, hlo_number(h, TPJ_BOOL, 0), zeros, zeros, interior);
+        tpj_value *spread = hlo_pad(h, value, hlo_number(h, value->type.dtype, 0), zeros, zeros, interior);
+        updated = hlo_select(h, mask, spread, read_span(h, old, view, plan, offset));
+    }
+    if (!whole) {
+        tpj_value *starts[2 * TPJ_VIEW_MAX_RANK];
+        starts_of(h, view, plan, offset, starts);
+        updated = hlo_dynamic_update_slice(h, old, updated, starts);
     }
     if (plan->cropped >= 0) {
         tpj_value *flat = hlo_flatten(h, base);
@@ -158,47 +194,29 @@ static tpj_value *write_by_slice(tpj_hlo *h, tpj_value *base, const tpj_view *vi
 
 /* ---- the two entries ---- */
 
-static bool is_empty(const tpj_view *view) {
-    for (int i = 0; i < view->rank; i++)
-        if (view->sizes[i] == 0) return true;
-    return false;
-}
-
 static tpj_value *apply_bits(tpj_hlo *h, tpj_value *x, const tpj_view *view) {
     if (view->conj) x = hlo_conj(h, x);
     if (view->neg) x = hlo_neg(h, x);
     return x;
 }
 
-tpj_value *tpj_view_read(tpj_hlo *h, tpj_value *base, const tpj_view *view) {
-    if (is_empty(view)) return hlo_zeros(h, view->dtype, view->rank, view->sizes);
+tpj_value *tpj_view_read(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset) {
+    if (plan->empty) return hlo_zeros(h, view->dtype, view->rank, view->sizes);
     base = reinterpret(h, base, view->dtype);
-    tpj_view_plan plan;
-    tpj_status *status = tpj_view_make_plan(base->type.dims, base->type.rank, view, &plan);
-    if (status != NULL) {
-        tpj_value *poison = hlo_fail(h, tpj_status_code(status), "%s", tpj_status_message(status));
-        tpj_status_destroy(status);
-        return poison;
-    }
-    tpj_value *x = plan.gather ? read_by_gather(h, hlo_flatten(h, base), view) : read_by_slice(h, base, view, &plan);
+    tpj_value *x = plan->gather ? read_by_gather(h, hlo_flatten(h, base), view, plan, offset)
+                                : read_by_slice(h, base, view, plan, offset);
     return apply_bits(h, x, view);
 }
 
-tpj_value *tpj_view_write(tpj_hlo *h, tpj_value *base, const tpj_view *view, tpj_value *value) {
-    if (is_empty(view)) return base;
+tpj_value *tpj_view_write(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset,
+                          tpj_value *value) {
+    if (plan->empty) return base;
     tpj_value *typed = reinterpret(h, base, view->dtype), *updated;
-    tpj_view_plan plan;
-    tpj_status *status = tpj_view_make_plan(typed->type.dims, typed->type.rank, view, &plan);
-    if (status != NULL) {
-        tpj_value *poison = hlo_fail(h, tpj_status_code(status), "%s", tpj_status_message(status));
-        tpj_status_destroy(status);
-        return poison;
-    }
     value = apply_bits(h, value, view);
-    if (plan.gather)
-        updated = write_by_scatter(h, hlo_flatten(h, typed), view, value);
+    if (plan->gather)
+        updated = write_by_scatter(h, hlo_flatten(h, typed), view, plan, offset, value);
     else
-        updated = write_by_slice(h, typed, view, &plan, value);
+        updated = write_by_slice(h, typed, view, plan, offset, value);
     updated = reinterpret(h, hlo_reshape(h, updated, typed->type.rank, typed->type.dims), base->type.dtype);
     return hlo_reshape(h, updated, base->type.rank, base->type.dims);
 }

@@ -91,48 +91,89 @@ static int insert_unit(int64_t *units, int n, int64_t unit) {
     return n + 1;
 }
 
-tpj_status *tpj_view_make_plan(const int64_t *base, int n_base, const tpj_view *view, tpj_view_plan *out_plan) {
-    if (view->rank > TPJ_VIEW_MAX_RANK || n_base > TPJ_VIEW_MAX_RANK)
-        TPJ_ERROR(TPJ_RUNTIME, "tensors of more than %d dimensions are not supported", TPJ_VIEW_MAX_RANK);
-    int64_t n_elements = 1, last = view->offset;
-    bool empty = false;
-    for (int i = 0; i < n_base; i++) n_elements *= base[i];
-    for (int i = 0; i < view->rank; i++) {
-        empty = empty || view->sizes[i] == 0;
-        last += (view->sizes[i] - 1) * view->strides[i];
-    }
-    *out_plan = (tpj_view_plan){.cropped = -1};
-    if (empty) return NULL;
-    if (view->offset < 0 || last >= n_elements)
-        TPJ_ERROR(TPJ_RUNTIME, "a view reaches element %lld of a storage of %lld", (long long)last, (long long)n_elements);
+static bool is_empty(const tpj_view *view) {
+    for (int i = 0; i < view->rank; i++)
+        if (view->sizes[i] == 0) return true;
+    return false;
+}
 
-    int walking[TPJ_VIEW_MAX_RANK], n_walking = walking_dims(view, walking);
+/* Linear index of the view's last element, counted from its first. */
+static int64_t reach_of(const tpj_view *view) {
+    int64_t reach = 0;
+    for (int i = 0; i < view->rank; i++) reach += (view->sizes[i] - 1) * view->strides[i];
+    return reach;
+}
+
+/* The four ways to cut the base, the most natural first: what lies in one dimension of the base stays in one. */
+static bool plan_by_slices(const tpj_view *view, const int64_t *base, int n_base, int64_t last, tpj_view_plan *plan) {
+    int walking[TPJ_VIEW_MAX_RANK], n_walking = walking_dims(view, walking), n = 0;
     int64_t units[2 * TPJ_VIEW_MAX_RANK + 1], stride = 1;
-    int n = 0;
-    /* 1. the base as it is: slices, selects and permutations */
+    /* 1. the base as it is, but for dimensions of size 1: slices, selects and permutations */
     for (int i = n_base - 1; i >= 0; i--) {
         n = insert_unit(units, n, stride);
         stride *= base[i];
     }
     n = insert_unit(units, n, 1);
-    if (plan_with_units(view, walking, n_walking, n_elements, units, n, out_plan)) {
-        /* the plan leaves out base dimensions of size 1, which the reader's reshape removes */
-        return NULL;
-    }
+    if (plan_with_units(view, walking, n_walking, plan->n_elements, units, n, plan)) return true;
     /* 2. base dimensions split where the view splits them */
     for (int k = 0; k < n_walking; k++) n = insert_unit(units, n, view->strides[walking[k]]);
-    if (plan_with_units(view, walking, n_walking, n_elements, units, n, out_plan)) return NULL;
+    if (plan_with_units(view, walking, n_walking, plan->n_elements, units, n, plan)) return true;
     /* 3. dimensions of the view alone: merged base dimensions */
     n = 0;
     for (int k = 0; k < n_walking; k++) n = insert_unit(units, n, view->strides[walking[k]]);
     n = insert_unit(units, n, 1);
-    if (plan_with_units(view, walking, n_walking, n_elements, units, n, out_plan)) return NULL;
+    if (plan_with_units(view, walking, n_walking, plan->n_elements, units, n, plan)) return true;
     /* 4. the same on a prefix that the outermost stride divides */
-    int64_t outer = units[0], cropped = n_elements / outer * outer;
-    if (cropped > last && plan_with_units(view, walking, n_walking, cropped, units, n, out_plan)) {
-        out_plan->cropped = cropped;
-        return NULL;
-    }
-    *out_plan = (tpj_view_plan){.cropped = -1, .gather = true};
+    int64_t cropped = plan->n_elements / units[0] * units[0];
+    if (cropped <= last || !plan_with_units(view, walking, n_walking, cropped, units, n, plan)) return false;
+    plan->cropped = cropped;
+    return true;
+}
+
+tpj_status *tpj_view_make_plan(const tpj_type *base, const tpj_view *view, tpj_view_plan *out_plan) {
+    if (view->rank > TPJ_VIEW_MAX_RANK || base->rank > TPJ_VIEW_MAX_RANK)
+        TPJ_ERROR(TPJ_RUNTIME, "tensors of more than %d dimensions are not supported", TPJ_VIEW_MAX_RANK);
+    /* under another dtype, the base is one row of its bytes */
+    int64_t n_elements = 1;
+    for (int i = 0; i < base->rank; i++) n_elements *= base->dims[i];
+    bool same = base->dtype == view->dtype;
+    if (!same) n_elements = n_elements * (int64_t)tpj_dtype_bytes(base->dtype) / (int64_t)tpj_dtype_bytes(view->dtype);
+    *out_plan = (tpj_view_plan){.cropped = -1, .n_elements = n_elements, .empty = is_empty(view)};
+    if (out_plan->empty) return NULL;
+    int64_t last = view->offset + reach_of(view);
+    if (view->offset < 0 || last >= n_elements)
+        TPJ_ERROR(TPJ_RUNTIME, "a view reaches element %lld of a storage of %lld", (long long)last, (long long)n_elements);
+    if (!plan_by_slices(view, same ? base->dims : &n_elements, same ? base->rank : 1, last, out_plan))
+        *out_plan = (tpj_view_plan){.cropped = -1, .n_elements = n_elements, .gather = true};
     return NULL;
+}
+
+/* ---- other offsets ---- */
+
+int tpj_view_plan_room(const tpj_view_plan *plan, const tpj_view *view, int64_t *out_units, int64_t *out_most) {
+    if (plan->empty) return 0;
+    if (plan->gather) {
+        out_units[0] = 1;
+        out_most[0] = plan->n_elements - 1 - reach_of(view);
+        return 1;
+    }
+    int64_t unit = 1;
+    for (int i = plan->rank - 1; i >= 0; i--) {
+        out_units[i] = unit;
+        out_most[i] = plan->dims[i] - 1 - (plan->count[i] - 1) * plan->step[i];
+        unit *= plan->dims[i];
+    }
+    return plan->rank;
+}
+
+bool tpj_offset_fits(int64_t offset, int n, const int64_t *units, const int64_t *most) {
+    for (int i = 0; i < n; i++) {
+        if (offset / units[i] > most[i]) return false;
+        offset %= units[i];
+    }
+    return offset >= 0;
+}
+
+tpj_dtype tpj_view_offset_dtype(const tpj_view_plan *plan) {
+    return plan->n_elements < INT32_MAX ? TPJ_I32 : TPJ_I64; /* a TPU has no 64-bit scalar unit */
 }
