@@ -63,29 +63,9 @@ bool has_compatible_shallow_copy_type(const at::Tensor &self, const at::Tensor &
 /* Work is in one order per device and holds its operands, see guard.cpp. */
 void record_stream(at::Tensor &, c10::Stream) {}
 
-bool has_attention_rows() {
-    static const bool found = [] {
-        constexpr std::string_view forward = "_scaled_dot_product_fused_attention_overrideable";
-        constexpr std::string_view backward = "_scaled_dot_product_fused_attention_overrideable_backward";
-        return tpj_op_find(forward.data(), forward.size()) != nullptr && tpj_op_find(backward.data(), backward.size()) != nullptr;
-    }();
-    return found;
-}
-
-/* Which attention scaled_dot_product_attention runs: the fused row where it can, else PyTorch's composition. */
-int64_t fused_sdp_choice(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
-                         const std::optional<at::Tensor> &, double, bool, std::optional<double>, bool) {
-    const auto is_rank_4 = [](const at::Tensor &tensor) { return !tensor.is_nested() && tensor.dim() == 4; };
-    const bool fits = is_rank_4(query) && is_rank_4(key) && is_rank_4(value) && query.is_floating_point() &&
-                      query.scalar_type() == key.scalar_type() && query.scalar_type() == value.scalar_type();
-    const bool fused = fits && at::globalContext().userEnabledOverrideableSDP() && has_attention_rows();
-    return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
-}
-
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
     library.impl("record_stream", TORCH_FN(record_stream));
-    library.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
 }
 
 /* ---- the default generator, for torch.tpu: PyTorch's C++ makes the Python object, so the extension need not link it ---- */
