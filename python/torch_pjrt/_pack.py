@@ -42,8 +42,6 @@ MEMORY_FORMATS = {
     torch.channels_last: 2,
     torch.channels_last_3d: 3,
 }
-# The value is that of the argument; no program is needed for it.
-IDENTITIES = ("alias", "detach", "lift", "lift_fresh", "lift_fresh_copy")
 
 
 class Unpackable(Exception):
@@ -146,7 +144,7 @@ class Packer:
         op = node.target
         parameters = row_parameters(op)
         if parameters is None:
-            if op.namespace == "aten" and op._schema.name.split("::")[1] in IDENTITIES:
+            if op is torch.ops.aten.lift_fresh_copy.default:  # a value is never changed, so it needs no copy
                 self._names[node] = self._names[node.args[0]]
                 return
             raise Unpackable(f"{op} has no row")

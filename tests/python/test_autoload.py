@@ -21,7 +21,10 @@ print(time.process_time() - before, (resource.getrusage(resource.RUSAGE_SELF).ru
 
 
 def test_device_is_there_after_import():
-    code = "import torch; print(torch.device('tpu'), torch.ones(2, device='tpu').sum().item(), torch.rand(1).to('tpu').device)"
+    code = """
+import torch
+print(torch.device("tpu"), torch.ones(2, device="tpu").sum().item(), torch.rand(1).to("tpu").device)
+"""
     assert run(code).stdout.split() == ["tpu", "2.0", "tpu:0"]
 
 
@@ -37,7 +40,7 @@ from torch_pjrt import _C
 print(_C.started(), torch.tpu.is_initialized(), torch.tpu._initialized)
 print([name for name in sys.modules if name.split('.')[:2] in (['torch', '_dynamo'], ['torch', '_inductor'])])
 maps = open('/proc/self/maps').read()
-print([plugin for plugin in ('pjrt_c_api_cpu_plugin.so', 'libpjrt_cpu.so', 'xla_cpu_pjrt.so', 'libtpu.so') if plugin in maps])
+print([name for name in ('pjrt_c_api_cpu_plugin.so', 'libpjrt_cpu.so', 'xla_cpu_pjrt.so', 'libtpu.so') if name in maps])
 """
     assert run(code).stdout.splitlines() == ["False False False", "[]", "[]"]
 
@@ -54,8 +57,9 @@ ATTRIBUTES = """
 import json, sys, torch, types
 def names(owner): return {name: id(value) for name, value in vars(owner).items()}
 owners = {"torch": torch, "Tensor": torch.Tensor, "TensorBase": torch._C.TensorBase, "Module": torch.nn.Module,
-          "functional": torch.nn.functional, "nn": torch.nn, "autograd": torch.autograd, "serialization": torch.serialization,
-          "random": torch.random, "storage": torch.storage.UntypedStorage, "optim": torch.optim.Optimizer,
+          "functional": torch.nn.functional, "nn": torch.nn, "autograd": torch.autograd,
+          "serialization": torch.serialization, "random": torch.random,
+          "storage": torch.storage.UntypedStorage, "optim": torch.optim.Optimizer,
           "accelerator": torch.accelerator, "amp": torch.amp, "utils": torch.utils, "_utils": torch._utils,
           "dataloader": torch.utils.data.DataLoader, "parameter": torch.nn.Parameter, "jit": torch.jit,
           "compiler": torch.compiler, "linalg": torch.linalg, "fft": torch.fft, "distributed": torch.distributed}
@@ -108,7 +112,12 @@ print(hasattr(torch, "tpu"))
 
 
 def test_no_initialisation_of_cuda():
-    code = "import torch; from torch_pjrt import _discovery; _discovery.has_other_accelerator(); print(torch.cuda.is_initialized())"
+    code = """
+import torch
+from torch_pjrt import _discovery
+_discovery.has_other_accelerator()
+print(torch.cuda.is_initialized())
+"""
     assert run(code).stdout == "False\n"
 
 

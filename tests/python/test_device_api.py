@@ -7,16 +7,18 @@ import torch
 from processes import run
 
 # Names of torch.cuda that programs and libraries reach for, all of which a device of this kind can have.
-NAMES = """
-    Event OutOfMemoryError Stream StreamContext _get_generator _initialized _is_in_bad_fork _lazy_call _lazy_init _utils amp
-    current_device current_stream default_generators default_stream device device_count device_of empty_cache
-    get_amp_supported_dtype get_device_capability get_device_name get_device_properties get_rng_state get_rng_state_all init
-    initial_seed ipc_collect is_available is_bf16_supported is_current_stream_capturing is_initialized manual_seed
-    manual_seed_all max_memory_allocated max_memory_reserved mem_get_info memory memory_allocated memory_reserved
-    memory_snapshot memory_stats memory_stats_as_nested_dict memory_summary random reset_accumulated_memory_stats
-    reset_max_memory_allocated reset_peak_memory_stats seed seed_all set_device set_rng_state set_rng_state_all set_stream
-    stream synchronize
-""".split()
+NAMES = [
+    "Event", "OutOfMemoryError", "Stream", "StreamContext", "_get_generator", "_initialized", "_is_in_bad_fork",
+    "_lazy_call", "_lazy_init", "_utils", "amp", "current_device", "current_stream", "default_generators",
+    "default_stream", "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all",
+    "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported", "is_current_stream_capturing",
+    "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved",
+    "mem_get_info", "memory", "memory_allocated", "memory_reserved", "memory_snapshot", "memory_stats",
+    "memory_stats_as_nested_dict", "memory_summary", "random", "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated", "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state",
+    "set_rng_state_all", "set_stream", "stream", "synchronize",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,7 +54,9 @@ def test_accelerator():
 
 def test_properties():
     properties = torch.tpu.get_device_properties()
-    assert properties == torch.tpu.get_device_properties("tpu:0") == torch.tpu.get_device_properties(torch.device("tpu"))
+    assert (
+        properties == torch.tpu.get_device_properties("tpu:0") == torch.tpu.get_device_properties(torch.device("tpu"))
+    )
     assert properties.name == torch.tpu.get_device_name(0)
     assert properties.type in ("cpu", "tpu")
     free, total = torch.tpu.mem_get_info()
@@ -176,7 +180,7 @@ def test_config_changes_and_checks():
     assert torch.tpu.config.fallback == "silent"
     torch.tpu.config.fallback = before
     with pytest.raises(AttributeError, match="no_such"):
-        torch.tpu.config.no_such
+        _ = torch.tpu.config.no_such
     with pytest.raises(AttributeError, match="no_such"):
         torch.tpu.config.no_such = 1
 

@@ -30,7 +30,9 @@ class Machine:
         return str(path)
 
     def add_pci(self, vendor: str, device_class: str) -> None:
-        folder = self.root / f"sys/bus/pci/devices/0000:00:{len(list((self.root / 'sys/bus/pci/devices').iterdir())):02x}.0"
+        folder = (
+            self.root / f"sys/bus/pci/devices/0000:00:{len(list((self.root / 'sys/bus/pci/devices').iterdir())):02x}.0"
+        )
         folder.mkdir()
         (folder / "vendor").write_text(f"{vendor}\n")
         (folder / "class").write_text(f"{device_class}\n")
@@ -119,8 +121,10 @@ def test_other_accelerator_is_not_asked_when_the_tpu_decides(machine):
     def fail() -> bool:
         raise AssertionError("asked")
 
-    plugin = _discovery.discover("", root=str(machine.root), other_accelerator=fail, find=lambda p, f: machine.installed.get(p))
-    assert plugin.hardware == "tpu"
+    def find(package: str, file: str) -> str | None:
+        return machine.installed.get(package)
+
+    assert _discovery.discover("", root=str(machine.root), other_accelerator=fail, find=find).hardware == "tpu"
 
 
 def test_installed_packages_are_found_and_not_imported():
@@ -171,7 +175,8 @@ def test_each_cpu_plugin_computes(plugin):
     code = """
 import torch
 x = torch.arange(12., device="tpu").view(3, 4)
-print(torch.equal((x @ x.t() + 1).cpu(), x.cpu() @ x.cpu().t() + 1), torch.tpu.device_count(), torch.tpu.current_device())
+print(torch.equal((x @ x.t() + 1).cpu(), x.cpu() @ x.cpu().t() + 1))
+print(torch.tpu.device_count(), torch.tpu.current_device())
 print(torch.ones(2, device="tpu:2").device, torch.tpu.get_device_properties(2).plugin)
 """
     out = run(code, TORCH_PJRT_PLUGIN=plugin, TORCH_PJRT_NUM_DEVICES="3").stdout.split()

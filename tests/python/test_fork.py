@@ -32,7 +32,10 @@ def fork(before: str, in_child: str) -> list[str]:
 USED = "x = torch.ones(2, device='tpu')"
 
 
-@pytest.mark.parametrize("use", ["torch.ones(1, device='tpu')", "x + 1", "x.cpu()", "torch.tpu.synchronize()", "torch.tpu.init()"])
+USES = ["torch.ones(1, device='tpu')", "x + 1", "x.cpu()", "torch.tpu.synchronize()", "torch.tpu.init()"]
+
+
+@pytest.mark.parametrize("use", USES)
 def test_child_of_a_user_gets_a_clear_error(use):
     lines = fork(USED, f"try:\n    {use}\nexcept RuntimeError as error:\n    print(error)")
     assert "fork" in lines[0] and "spawn" in lines[0]
@@ -68,7 +71,8 @@ class Squares(torch.utils.data.Dataset):
     def __len__(self): return 12
     def __getitem__(self, i): return torch.tensor([float(i) ** 2])
 if __name__ == "__main__":
-    loader = torch.utils.data.DataLoader(Squares(), batch_size=4, num_workers=2, pin_memory={pin}, timeout=60, {options})
+    options = dict(batch_size=4, num_workers=2, pin_memory={pin}, timeout=60, {options})
+    loader = torch.utils.data.DataLoader(Squares(), **options)
     for epoch in range(2):
         batches = [(batch.is_pinned(), batch.to("tpu", non_blocking=True)) for batch in loader]
     print(sum(batch.sum().item() for _, batch in batches), [pinned for pinned, _ in batches])

@@ -93,7 +93,7 @@ def test_generator_of_the_wrong_device_raises():
         lambda: torch.randn(3, device="tpu", generator=torch.Generator()),
         lambda: torch.empty(3, device="tpu").normal_(generator=torch.Generator()),
     ):
-        with pytest.raises(RuntimeError, match="tpu.*generator.*cpu"):
+        with pytest.raises(RuntimeError, match=r"tpu.*generator.*cpu"):
             draw()
 
 

@@ -58,7 +58,15 @@ def test_peak():
 
 def test_statistics_have_the_names_of_cuda():
     stats = torch.tpu.memory_stats()
-    for key in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes", "allocation", "active", "segment"):
+    for key in (
+        "allocated_bytes",
+        "reserved_bytes",
+        "active_bytes",
+        "requested_bytes",
+        "allocation",
+        "active",
+        "segment",
+    ):
         for part in ("current", "peak", "allocated", "freed"):
             assert isinstance(stats[f"{key}.all.{part}"], int)
     assert {"num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"} <= stats.keys()
@@ -102,11 +110,12 @@ def test_before_the_first_use_there_is_nothing():
     code = """
 import torch
 from torch_pjrt import _C
-print(torch.tpu.memory_allocated(), torch.tpu.memory_stats(), torch.tpu.memory_snapshot(), torch.accelerator.memory_stats())
+print(torch.tpu.memory_allocated(), torch.tpu.memory_stats(), torch.tpu.memory_snapshot())
+print(len(torch.accelerator.memory_stats()))
 torch.tpu.empty_cache()
 print(_C.started())
 """
-    assert run(code).stdout.splitlines() == ["0 {} [] OrderedDict()", "False"]
+    assert run(code).stdout.splitlines() == ["0 {} []", "0", "False"]
 
 
 def test_too_much_memory_is_an_error_that_can_be_caught():

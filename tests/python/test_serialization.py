@@ -60,7 +60,7 @@ def test_map_location(location, of_tpu, of_cpu):
 
 
 def test_file_of_another_accelerator_is_mapped():
-    """As it comes from a machine with CUDA: the legacy format keeps the location as plain text, of the same length here."""
+    """As it comes from a machine with CUDA. The legacy format keeps the location as plain text after its length."""
     data = save(torch.arange(4.0, device="tpu"), _use_new_zipfile_serialization=False).getvalue()
     assert data.count(b"tpu:0") == 1
     renamed = io.BytesIO(data.replace(b"\x05\x00\x00\x00tpu:0", b"\x06\x00\x00\x00cuda:0"))

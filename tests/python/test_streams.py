@@ -28,7 +28,7 @@ def test_stream_context():
         assert torch.tpu.current_stream() == stream
     assert torch.tpu.current_stream() == default
     with pytest.raises(ZeroDivisionError), torch.tpu.stream(stream):
-        1 / 0
+        _ = 1 / 0
     assert torch.tpu.current_stream() == default
     with stream:
         assert torch.tpu.current_stream() == stream
@@ -43,7 +43,9 @@ def test_stream_constructors():
     assert torch.Stream(device="tpu").device == torch.device("tpu:0"), "an index of -1 becomes the current one"
     assert torch.tpu.Stream(0).device == torch.tpu.Stream("tpu:0", priority=-1).device == torch.device("tpu:0")
     stream = torch.tpu.Stream()
-    same = torch.tpu.Stream(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
+    same = torch.tpu.Stream(
+        stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type
+    )
     assert same == stream and hash(same) == hash(stream)
     assert len({torch.tpu.Stream().stream_id for _ in range(8)}) == 8
 

@@ -1,0 +1,201 @@
+"""Ops without rows by PyTorch's decompositions, and FX graphs as text."""
+
+import json
+import math
+import operator
+
+import pytest
+import torch
+from torch import fx
+from torch_pjrt import _C, _pack, _trace
+
+
+def tensor(index: int, *sizes: int, dtype: str = "f32", **more: object) -> dict[str, object]:
+    strides = list(torch.empty(sizes, device="meta").stride())
+    return {"input": index, "dtype": dtype, "sizes": list(sizes), "strides": strides, **more}
+
+
+def request(op: str, *arguments: object) -> str:
+    inputs = [a for a in arguments if isinstance(a, dict) and "input" in a]
+    statements = "".join(f"  %{a['input']} = input {a['dtype']}{a['sizes']}\n" for a in inputs)
+    return json.dumps({"op": f"aten::{op}", "inputs": statements, "args": arguments})
+
+
+def test_trace_ends_in_rows():
+    text = _trace.trace(request("narrow_copy", tensor(0, 5, 3), 0, 1, 2))
+    assert text is not None
+    lines = text.splitlines()
+    assert lines[:2] == ["graph {", "  %0 = input f32[5, 3]"]
+    assert lines[2] == "  %1 = slice.Tensor(self=%0, dim=0, start=1, end=3, step=1)"
+    assert lines[-2].startswith("  return %") and lines[-1] == "}"
+    for line in lines[2:-2]:
+        assert _C.row(line.split(" = ")[1].split("(")[0]) is not None, line
+
+
+def test_trace_says_none_where_there_is_no_way():
+    assert _trace.trace(request("igamma", tensor(0, 3), tensor(1, 3))) is None, "its decomposition leads back to it"
+    assert _trace.trace(request("add_.Tensor", tensor(0, 3), tensor(1, 3), 1)) is None, "it writes"
+    assert _trace.trace(request("no_such_op", tensor(0, 3))) is None
+    assert _trace.trace(request("narrow_copy", tensor(0, 5, 3), 7, 1, 2)) is None, "the CPU reports the wrong dimension"
+    assert _trace.trace("{") is None
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.narrow_copy(x, 2, 1, 3),
+        lambda x: torch.nn.functional.max_unpool2d(*torch.nn.functional.max_pool2d(x, 2, return_indices=True), 2),
+    ],
+    ids=["narrow_copy", "max_unpool2d"],
+)
+def test_ops_without_rows_run_on_the_device(call):
+    x = torch.arange(2 * 3 * 4 * 4.0).view(2, 3, 4, 4)
+    torch.tpu.reset_fallbacks()
+    first = call(x.to("tpu"))
+    programs = torch.tpu.compile_stats()["programs"]
+    second = call(x.to("tpu"))
+    assert torch.tpu.compile_stats()["programs"] == programs, "traced and compiled once"
+    assert torch.tpu.fallbacks() == {}
+    assert torch.equal(first.cpu(), call(x)) and torch.equal(second.cpu(), call(x))
+
+
+# ---- text ----
+
+
+def pack(build, *metas: torch.Tensor) -> list[str]:
+    graph = fx.Graph()
+    inputs = [graph.placeholder(f"x{i}") for i in range(len(metas))]
+    for node, meta in zip(inputs, metas, strict=True):
+        node.meta["val"] = meta
+    graph.output(build(graph, *inputs))
+    statements = "".join(f"  %{i} = input f32{list(meta.shape)}\n" for i, meta in enumerate(metas))
+    return _pack.Packer(statements, len(metas)).pack(graph, range(len(metas))).splitlines()[1 + len(metas) : -1]
+
+
+def call(graph: fx.Graph, op: object, *args: object, val: object, **kwargs: object) -> fx.Node:
+    node = graph.call_function(op, args, kwargs)  # type: ignore[arg-type]
+    node.meta["val"] = val
+    return node
+
+
+X = torch.empty(2, 3, device="meta")
+aten = torch.ops.aten
+
+
+def test_arguments_are_given_by_name_and_defaults_filled_in():
+    lines = pack(lambda g, x, y: call(g, aten.add.Tensor, x, y, val=X), X, X)
+    assert lines == ["  %2 = add.Tensor(self=%0, other=%1, alpha=1)", "  return %2"]
+
+
+def test_several_results():
+    def build(g, x):
+        pair = call(g, aten.topk.default, x, 2, val=None)
+        return [
+            call(g, operator.getitem, pair, 1, val=X[:, :2].long()),
+            call(g, operator.getitem, pair, 0, val=X[:, :2]),
+        ]
+
+    lines = pack(build, X)
+    assert lines[0].startswith("  %1 = topk(self=%0, k=2")
+    assert [line.split()[:2] for line in lines[1:]] == [["return", "%1:1"], ["return", "%1:0"]]
+
+
+def test_lists_and_dtypes():
+    lines = pack(lambda g, x: call(g, aten.cat.default, [x, x], 1, val=X.repeat(1, 2)), X)
+    assert lines[0] == "  %1 = cat(tensors=[%0, %0], dim=1)"
+    lines = pack(lambda g, x: call(g, aten.sum.dim_IntList, x, [0], True, dtype=torch.float64, val=X[:1].double()), X)
+    assert lines[0] == "  %1 = sum.dim_IntList(self=%0, dim=[0], keepdim=true, dtype=f64)"
+
+
+def test_number_where_a_tensor_is_taken():
+    lines = pack(lambda g, x: call(g, aten.mul.Tensor, x, 3, val=X), X)
+    assert lines[:2] == ["  %1 = full(size=[], fill_value=3, dtype=f32)", "  %2 = mul.Tensor(self=%0, other=%1)"]
+
+
+def test_order_of_dimensions():
+    transposed = X.t()
+    lines = pack(lambda g, x: call(g, aten.clone.default, x, val=transposed), X)
+    assert lines[-1] == "  return %1 order=[1, 0]"
+    channels_last = torch.empty(2, 3, 4, 5, device="meta").to(memory_format=torch.channels_last)
+    assert _pack.dimension_order(channels_last) == [0, 2, 3, 1]
+    assert _pack.dimension_order(torch.empty(1, 3, 1, device="meta")) is None
+    assert _pack.dimension_order(X[:, ::2]) is None, "no order makes it dense"
+
+
+def test_copies_of_constants_are_the_constants():
+    assert pack(lambda g, x: call(g, aten.lift_fresh_copy.default, x, val=X), X) == ["  return %0"]
+
+
+def test_ops_without_rows_and_things_that_are_no_values():
+    with pytest.raises(_pack.Unpackable, match="igamma"):
+        pack(lambda g, x: call(g, aten.igamma.default, x, x, val=X), X)
+    with pytest.raises(_pack.Unpackable, match="no tensor"):
+        pack(lambda g, x: None, X)
+    with pytest.raises(_pack.Unpackable, match="no op"):
+        pack(lambda g, x: call(g, operator.add, x, x, val=X), X)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (-7, "-7"),
+        (0.5, "0.5"),
+        (2.0, "2.0"),
+        (1e-5, "1e-05"),
+        (1e22, "1e+22"),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+        (math.nan, "nan"),
+        (1 - 2j, "complex(1.0, -2.0)"),
+    ],
+)
+def test_numbers(value, text):
+    assert _pack.spell_number(value) == text
+
+
+def test_strings():
+    assert _pack.spell_string('a"b\\c\n') == '"a\\"b\\\\c\\x0a"'
+
+
+def test_line_of_the_user():
+    graph = fx.Graph()
+    node = graph.placeholder("x")
+    node.meta["stack_trace"] = '  File "/a/train.py", line 17, in forward\n    y = x + 1\n'
+    assert _pack._location(node) == ' @ "/a/train.py":17'
+
+
+def test_dtypes_are_the_cores():
+    for dtype, name in _pack.DTYPES.items():
+        x = torch.zeros(1).to(dtype)
+        assert torch.equal(x.to("tpu").cpu().view(torch.uint8), x.view(torch.uint8)), name
+
+
+# ---- what is registered with PyTorch ----
+
+
+def returns_tensors(name: str) -> bool:
+    base, _, overload = name.removeprefix("aten::").partition(".")
+    schema = getattr(getattr(aten, base), overload or "default")._schema
+    return any("Tensor" in str(value.type) for value in schema.returns)
+
+
+def test_no_composite_op_is_overridden_without_a_formula():
+    """A kernel at the device's key would hide the composite one, and with it the gradient."""
+    autograd = set(torch._C._dispatch_get_registrations_for_dispatch_key("AutogradPrivateUse1"))
+    for name in torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1"):
+        # What returns no tensor has no gradient to lose.
+        if not name.startswith("aten::") or not returns_tensors(name):
+            continue
+        composite = torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+        assert not composite or name in autograd, name
+
+
+def test_errors_name_the_users_line():
+    from pathlib import Path
+
+    x = torch.ones(3, device="tpu")
+    with pytest.raises(RuntimeError) as caught:
+        x @ torch.ones(5, device="tpu").view(5, 1)
+    line = caught.traceback[0].lineno + 1
+    assert f"{Path(__file__).name}:{line}" in str(caught.value)
