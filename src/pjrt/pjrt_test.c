@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "tpj/pjrt.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../tests/fake_plugin/fake_plugin.h"
 #include "allocation.h"
 #include "base/log.h"
+#include "fake.h"
 #include "runner.h"
 
 /* Two outputs like the inputs and one of another type, which the fake plugin leaves zero. The first input is donated. */
@@ -22,25 +21,6 @@
 static const char plain_module[] = MODULE("");
 static const char donating_module[] = MODULE("arg_attrs = [{tf.aliasing_output = 0 : i32}, {}], ");
 enum { N_OUTPUTS = 3 };
-
-static const char *plugin_path(void) {
-    static char path[512];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 32);
-    while (n > 0 && path[n - 1] != '/') n--;
-    strcpy(path + (n < 0 ? 0 : n), "fake_plugin.so");
-    return path;
-}
-
-static fake_plugin_controls *controls(void) {
-    static fake_plugin_controls *found;
-    if (found != NULL) return found;
-    void *library = dlopen(plugin_path(), RTLD_NOW | RTLD_LOCAL);
-    fake_plugin_get_controls *get = NULL;
-    if (library != NULL) *(void **)&get = dlsym(library, "fake_plugin_get");
-    if (get == NULL) printf("cannot load %s: %s\n", plugin_path(), dlerror());
-    if (get == NULL) abort();
-    return found = get();
-}
 
 /* ---- one of everything, as a caller would use it ---- */
 typedef struct scenario {
@@ -137,7 +117,7 @@ static tpj_status *run_scenario(void) {
     scenario s = {.n_done_expected = 0};
     tpj_status *status = NULL;
     tpj_plugin *plugin;
-    TPJ_TRY_GOTO(tpj_plugin_open(plugin_path(), false, &plugin));
+    TPJ_TRY_GOTO(tpj_plugin_open(fake_path(), false, &plugin));
     TPJ_TRY_GOTO(tpj_client_create(plugin, 3, &s.client));
     TPJ_TRY_GOTO(use_device(&s, tpj_client_n_devices(s.client) - 1));
     TPJ_TRY_GOTO(use_topology(&s, plugin));
@@ -152,21 +132,21 @@ done:
 static bool survives(int nth, bool plugin_fails, bool and_all_after, bool *out_reached) {
     long n_live_before = allocation_n_live();
     if (plugin_fails)
-        atomic_store(&controls()->fail_call, nth);
+        atomic_store(&fake_controls()->fail_call, nth);
     else
         allocation_fail(nth, and_all_after);
     tpj_status *status = run_scenario();
-    *out_reached = plugin_fails ? atomic_load(&controls()->fail_call) <= 0 : allocation_has_failed();
-    atomic_store(&controls()->fail_call, 0);
+    *out_reached = plugin_fails ? atomic_load(&fake_controls()->fail_call) <= 0 : allocation_has_failed();
+    atomic_store(&fake_controls()->fail_call, 0);
     allocation_fail(0, false);
     bool explained = status == NULL ||
                      (*out_reached && plugin_fails && strstr(tpj_status_message(status), "injected fault")) ||
                      (*out_reached && !plugin_fails && tpj_status_code(status) == TPJ_OUT_OF_MEMORY);
     if (!explained) printf("fault %d: %s\n", nth, tpj_status_message(status));
     tpj_status_destroy(status);
-    bool clean = atomic_load(&controls()->n_live) == 0 && allocation_n_live() == n_live_before;
+    bool clean = atomic_load(&fake_controls()->n_live) == 0 && allocation_n_live() == n_live_before;
     if (!clean)
-        printf("fault %d: %d objects, %ld blocks are left\n", nth, atomic_load(&controls()->n_live),
+        printf("fault %d: %d objects, %ld blocks are left\n", nth, atomic_load(&fake_controls()->n_live),
                allocation_n_live() - n_live_before);
     status = run_scenario();
     bool recovers = status == NULL;
@@ -186,9 +166,9 @@ static bool sweep(bool plugin_fails, bool and_all_after, int *out_n) {
 TEST(pjrt_survives_each_failing_call) {
     int n;
     for (int late = 0; late < 2; late++) {
-        atomic_store(&controls()->delay, late * 100);
+        atomic_store(&fake_controls()->delay, late * 100);
         bool good = sweep(true, false, &n);
-        atomic_store(&controls()->delay, 0);
+        atomic_store(&fake_controls()->delay, 0);
         CHECK(good);
         CHECK_OR(n > 80 && n < 1000, "%d calls", n);
     }
@@ -196,9 +176,9 @@ TEST(pjrt_survives_each_failing_call) {
 
 TEST(pjrt_survives_each_failing_call_of_a_tpu) {
     int n;
-    controls()->is_tpu = true;
+    fake_controls()->is_tpu = true;
     bool good = sweep(true, false, &n);
-    controls()->is_tpu = false;
+    fake_controls()->is_tpu = false;
     CHECK(good);
     CHECK_OR(n > 80 && n < 1000, "%d calls", n);
 }
@@ -221,13 +201,13 @@ TEST(pjrt_logs_what_a_destroy_reports) {
     n_ignored = 0;
     tpj_log_set_sink(count_ignored, NULL);
     tpj_log_set_level(TPJ_LOG_INFO);
-    atomic_store(&controls()->fail_destroy, true);
+    atomic_store(&fake_controls()->fail_destroy, true);
     tpj_status *status = run_scenario();
-    atomic_store(&controls()->fail_destroy, false);
+    atomic_store(&fake_controls()->fail_destroy, false);
     tpj_log_set_level(TPJ_LOG_WARNING);
     tpj_log_set_sink(NULL, NULL);
     CHECK_OK(status);
-    CHECK_INT(atomic_load(&controls()->n_live), 0);
+    CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
     CHECK_OR(n_ignored > 10, "%d", n_ignored);
 }
 
@@ -248,16 +228,16 @@ TEST(pjrt_serves_threads_at_once) {
     void *status[N_THREADS];
     /* A path of its own, so that the threads meet while the plugin is loaded. */
     snprintf(shared_path, sizeof shared_path, "%.*s/././fake_plugin.so",
-             (int)(strrchr(plugin_path(), '/') - plugin_path()), plugin_path());
-    atomic_store(&controls()->delay, 50);
+             (int)(strrchr(fake_path(), '/') - fake_path()), fake_path());
+    atomic_store(&fake_controls()->delay, 50);
     for (int i = 0; i < N_THREADS; i++) pthread_create(&threads[i], NULL, open_and_run, &plugins[i]);
     for (int i = 0; i < N_THREADS; i++) pthread_join(threads[i], &status[i]);
-    atomic_store(&controls()->delay, 0);
+    atomic_store(&fake_controls()->delay, 0);
     for (int i = 0; i < N_THREADS; i++) {
         CHECK_OK((tpj_status *)status[i]);
         CHECK(plugins[i] == plugins[0]);
     }
-    CHECK_INT(atomic_load(&controls()->n_live), 0);
+    CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }
 
 typedef struct sharing {
@@ -289,22 +269,22 @@ TEST(buffers_and_programs_are_shared_by_threads) {
     tpj_plugin *plugin;
     tpj_client *client;
     sharing s = {.program = NULL};
-    CHECK_OK(tpj_plugin_open(plugin_path(), false, &plugin));
+    CHECK_OK(tpj_plugin_open(fake_path(), false, &plugin));
     CHECK_OK(tpj_client_create(plugin, 1, &client));
     CHECK_OK(tpj_executable_compile(client, module, strlen(module), NULL, &s.program));
     CHECK_OK(tpj_buffer_from_host(client, 0, TPJ_I32, 1, dims, some_integers, &s.input));
-    atomic_store(&controls()->delay, 20);
+    atomic_store(&fake_controls()->delay, 20);
     for (int i = 0; i < N_THREADS; i++) {
         tpj_buffer_retain(s.input);
         pthread_create(&threads[i], NULL, launch_on_shared, &s);
     }
     tpj_buffer_release(s.input);
     for (int i = 0; i < N_THREADS; i++) pthread_join(threads[i], NULL);
-    atomic_store(&controls()->delay, 0);
+    atomic_store(&fake_controls()->delay, 0);
     tpj_executable_release(s.program);
     tpj_client_destroy(client);
     CHECK_INT(atomic_load(&s.n_right), 200 * N_THREADS);
-    CHECK_INT(atomic_load(&controls()->n_live), 0);
+    CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }
 
 /* ---- a plugin that is none ---- */
@@ -315,11 +295,11 @@ TEST(plugin_errors_name_the_file) {
                 "cannot read the PJRT plugin /nonexistent/pjrt.so: No such file");
     CHECK_ERROR(tpj_plugin_open("/proc/self/status", false, &plugin), TPJ_UNAVAILABLE, "/proc/self/status");
     CHECK_ERROR(tpj_plugin_open("/lib/x86_64-linux-gnu/libm.so.6", false, &plugin), TPJ_UNAVAILABLE, "libm.so.6");
-    snprintf(path, sizeof path, "%.*s/./fake_plugin.so", (int)(strrchr(plugin_path(), '/') - plugin_path()),
-             plugin_path());
-    controls()->api_size = 200;
+    snprintf(path, sizeof path, "%.*s/./fake_plugin.so", (int)(strrchr(fake_path(), '/') - fake_path()),
+             fake_path());
+    fake_controls()->api_size = 200;
     tpj_status *status = tpj_plugin_open(path, false, &plugin);
-    controls()->api_size = 0;
+    fake_controls()->api_size = 0;
     CHECK_ERROR(status, TPJ_UNAVAILABLE, "implements PJRT API 0.114, and 0.81 or a later");
     tpj_plugin *again;
     int major, minor;
@@ -340,7 +320,7 @@ typedef struct device {
 
 static bool open_device(device *d, int n_devices) {
     *d = (device){NULL, NULL};
-    return test_status_is(tpj_plugin_open(plugin_path(), false, &d->plugin), TPJ_OK, "") &&
+    return test_status_is(tpj_plugin_open(fake_path(), false, &d->plugin), TPJ_OK, "") &&
            test_status_is(tpj_client_create(d->plugin, n_devices, &d->client), TPJ_OK, "");
 }
 
@@ -363,11 +343,11 @@ TEST(client_describes_its_devices) {
 
 TEST(client_of_a_tpu_is_asked_without_options) {
     device d;
-    controls()->is_tpu = true;
+    fake_controls()->is_tpu = true;
     bool open = open_device(&d, 1);
     tpj_memory_stats stats;
     tpj_status *status = open ? tpj_client_memory_stats(d.client, 0, &stats) : NULL;
-    controls()->is_tpu = false;
+    fake_controls()->is_tpu = false;
     CHECK(open);
     CHECK_OK(status);
     CHECK_INT(tpj_client_n_devices(d.client), 4);
@@ -406,7 +386,7 @@ TEST(buffer_takes_a_byte_for_small_types_and_none_for_empty_ones) {
     tpj_buffer_release(small);
     tpj_buffer_release(scalar);
     tpj_client_destroy(d.client);
-    CHECK_INT(atomic_load(&controls()->n_live), 0);
+    CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }
 
 TEST(execute_consumes_what_is_donated) {
@@ -436,7 +416,7 @@ TEST(execute_consumes_what_is_donated) {
     tpj_buffer_release(inputs[1]);
     tpj_executable_release(program);
     tpj_client_destroy(d.client);
-    CHECK_INT(atomic_load(&controls()->n_live), 0);
+    CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }
 
 TEST(execute_reports_a_device_error_at_the_read) {
@@ -449,19 +429,19 @@ TEST(execute_reports_a_device_error_at_the_read) {
     CHECK(open_device(&d, 1));
     CHECK_OK(tpj_buffer_from_host(d.client, 0, TPJ_I32, 1, dims, some_integers, &input));
     CHECK_OK(tpj_executable_compile(d.client, module, strlen(module), NULL, &program));
-    atomic_store(&controls()->delay, 2000);
-    atomic_store(&controls()->fail_execution, 1);
+    atomic_store(&fake_controls()->delay, 2000);
+    atomic_store(&fake_controls()->fail_execution, 1);
     CHECK_OK(tpj_executable_execute(program, 0, &input, 1, NULL, 0, &output, 1));
     CHECK_OK(tpj_executable_execute(program, 0, &output, 1, NULL, 0, &next, 1)); /* on what has not failed yet */
     CHECK_ERROR(tpj_buffer_to_host(next, integers, sizeof integers), TPJ_DEVICE, "failed on the device (INTERNAL)");
     CHECK_ERROR(tpj_buffer_wait(output), TPJ_DEVICE, "failed on the device");
-    atomic_store(&controls()->delay, 0);
+    atomic_store(&fake_controls()->delay, 0);
     tpj_buffer_release(input);
     tpj_buffer_release(output);
     tpj_buffer_release(next);
     tpj_executable_release(program);
     tpj_client_destroy(d.client);
-    CHECK_INT(atomic_load(&controls()->n_live), 0);
+    CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }
 
 TEST(compile_options_are_checked) {
@@ -545,7 +525,7 @@ TEST(execute_takes_many_values) {
     }
     tpj_executable_release(program);
     tpj_client_destroy(d.client);
-    CHECK_INT(atomic_load(&controls()->n_live), 0);
+    CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }
 
 TEST(topology_errors_name_it) {
@@ -581,14 +561,14 @@ TEST(fork_gives_a_clear_error) {
     fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        int n_calls = atomic_load(&controls()->n_calls);
+        int n_calls = atomic_load(&fake_controls()->n_calls);
         bool good = tpj_plugin_is_forked() &&
                     test_status_is(tpj_buffer_from_host(d.client, 0, TPJ_I32, 1, dims, some_integers, &other),
                                    TPJ_UNAVAILABLE, "\"spawn\"") &&
                     test_status_is(tpj_buffer_wait(buffer), TPJ_UNAVAILABLE, "forked after its first use") &&
                     test_status_is(tpj_client_create(d.plugin, 1, &d.client), TPJ_UNAVAILABLE, "forked");
         tpj_buffer_release(buffer);
-        _exit(good && atomic_load(&controls()->n_calls) == n_calls && atomic_load(&controls()->n_live) > 0);
+        _exit(good && atomic_load(&fake_controls()->n_calls) == n_calls && atomic_load(&fake_controls()->n_live) > 0);
     }
     waitpid(child, &state, 0);
     tpj_buffer_release(buffer);
