@@ -82,6 +82,11 @@ $(FUZZ_BIN): $(SAN_BUILD)/%: $(SAN_BUILD)/tests/fuzz/%.o $(call sanitized,$(CORE
 run-unit-tests: $(SAN_BUILD)/unit_tests $(SAN_BUILD)/fake_plugin.so
 	$< $(C_TEST)
 
+# The modules that tests/golden/*.graph lower to are written anew: read the difference before it is committed.
+.PHONY: golden
+golden:
+	+@TPJ_GOLDEN_WRITE=1 C_TEST=golden $(MAKE) --no-print-directory check-c
+
 # What a run finds worth keeping stays in build/; tests/fuzz/<target>/ are the inputs to begin with.
 run-fuzz: $(FUZZ_BIN)
 	@for target in $(FUZZ_BIN); do \

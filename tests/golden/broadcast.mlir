@@ -1,0 +1,21 @@
+"builtin.module"() <{sym_name = "main"}> ({
+"func.func"() <{function_type = (tensor<4x1x3xi64>, tensor<2x1xi32>) -> (tensor<4x2x3xi64>), sym_name = "main", sym_visibility = "public"}> ({
+^bb0(%0: tensor<4x1x3xi64>, %1: tensor<2x1xi32>):
+%2 = "stablehlo.convert"(%1) : (tensor<2x1xi32>) -> tensor<2x1xi64> loc(#loc1)
+%3 = "stablehlo.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 0, 1, 2>} : (tensor<4x1x3xi64>) -> tensor<4x2x3xi64> loc(#loc1)
+%4 = "stablehlo.broadcast_in_dim"(%2) {broadcast_dimensions = array<i64: 1, 2>} : (tensor<2x1xi64>) -> tensor<4x2x3xi64> loc(#loc1)
+%5 = "stablehlo.constant"() {value = dense<2> : tensor<i64>} : () -> tensor<i64> loc(#loc1)
+%6 = "stablehlo.broadcast_in_dim"(%5) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<4x2x3xi64> loc(#loc1)
+%7 = "stablehlo.multiply"(%4, %6) : (tensor<4x2x3xi64>, tensor<4x2x3xi64>) -> tensor<4x2x3xi64> loc(#loc1)
+%8 = "stablehlo.subtract"(%3, %7) : (tensor<4x2x3xi64>, tensor<4x2x3xi64>) -> tensor<4x2x3xi64> loc(#loc1)
+%9 = "stablehlo.convert"(%1) : (tensor<2x1xi32>) -> tensor<2x1xi64> loc(#loc2)
+%10 = "stablehlo.broadcast_in_dim"(%9) {broadcast_dimensions = array<i64: 1, 2>} : (tensor<2x1xi64>) -> tensor<4x2x3xi64> loc(#loc2)
+%11 = "stablehlo.compare"(%8, %10) {comparison_direction = #stablehlo<comparison_direction GT>} : (tensor<4x2x3xi64>, tensor<4x2x3xi64>) -> tensor<4x2x3xi1> loc(#loc2)
+%12 = "stablehlo.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64: 0, 1, 2>} : (tensor<4x1x3xi64>) -> tensor<4x2x3xi64> loc(#loc3)
+%13 = "stablehlo.select"(%11, %8, %12) : (tensor<4x2x3xi1>, tensor<4x2x3xi64>, tensor<4x2x3xi64>) -> tensor<4x2x3xi64> loc(#loc3)
+"func.return"(%13) : (tensor<4x2x3xi64>) -> ()
+}) : () -> ()
+}) : () -> ()
+#loc1 = loc("sub.Tensor")
+#loc2 = loc("gt.Tensor")
+#loc3 = loc("where.self")

@@ -1,0 +1,22 @@
+"builtin.module"() <{sym_name = "main"}> ({
+"func.func"() <{function_type = (tensor<2x12xf32>, tensor<2x12xf32>, tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x12xf32>), sym_name = "main", sym_visibility = "public"}> ({
+^bb0(%0: tensor<2x12xf32>, %1: tensor<2x12xf32>, %3: tensor<2x3xf32>):
+%2 = "stablehlo.add"(%1, %0) : (tensor<2x12xf32>, tensor<2x12xf32>) -> tensor<2x12xf32> loc(#loc1)
+%4 = "stablehlo.slice"(%2) {start_indices = array<i64: 0, 0>, limit_indices = array<i64: 2, 3>, strides = array<i64: 1, 1>} : (tensor<2x12xf32>) -> tensor<2x3xf32> loc(#loc1)
+%5 = "stablehlo.logistic"(%4) : (tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%6 = "stablehlo.slice"(%2) {start_indices = array<i64: 0, 3>, limit_indices = array<i64: 2, 6>, strides = array<i64: 1, 1>} : (tensor<2x12xf32>) -> tensor<2x3xf32> loc(#loc1)
+%7 = "stablehlo.logistic"(%6) : (tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%8 = "stablehlo.slice"(%2) {start_indices = array<i64: 0, 6>, limit_indices = array<i64: 2, 9>, strides = array<i64: 1, 1>} : (tensor<2x12xf32>) -> tensor<2x3xf32> loc(#loc1)
+%9 = "stablehlo.tanh"(%8) : (tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%10 = "stablehlo.slice"(%2) {start_indices = array<i64: 0, 9>, limit_indices = array<i64: 2, 12>, strides = array<i64: 1, 1>} : (tensor<2x12xf32>) -> tensor<2x3xf32> loc(#loc1)
+%11 = "stablehlo.logistic"(%10) : (tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%12 = "stablehlo.multiply"(%5, %9) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%13 = "stablehlo.multiply"(%7, %3) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%14 = "stablehlo.add"(%13, %12) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%15 = "stablehlo.tanh"(%14) : (tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%16 = "stablehlo.multiply"(%11, %15) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%17 = "stablehlo.concatenate"(%5, %7, %9, %11) {dimension = 1 : i64} : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x12xf32> loc(#loc1)
+"func.return"(%16, %14, %17) : (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x12xf32>) -> ()
+}) : () -> ()
+}) : () -> ()
+#loc1 = loc("_thnn_fused_lstm_cell")

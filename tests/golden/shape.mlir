@@ -1,0 +1,22 @@
+"builtin.module"() <{sym_name = "main"}> ({
+"func.func"() <{function_type = (tensor<2x3xf32>, tensor<1x3xf32>, tensor<f32>) -> (tensor<5x4xf32>), sym_name = "main", sym_visibility = "public"}> ({
+^bb0(%0: tensor<2x3xf32>, %1: tensor<1x3xf32>, %3: tensor<f32>):
+%2 = "stablehlo.concatenate"(%0, %1) {dimension = 0 : i64} : (tensor<2x3xf32>, tensor<1x3xf32>) -> tensor<3x3xf32> loc(#loc1)
+%4 = "stablehlo.pad"(%2, %3) {edge_padding_low = array<i64: 0, 1>, edge_padding_high = array<i64: 2, 0>, interior_padding = array<i64: 0, 0>} : (tensor<3x3xf32>, tensor<f32>) -> tensor<5x4xf32> loc(#loc2)
+%5 = "stablehlo.reverse"(%4) {dimensions = array<i64: 1>} : (tensor<5x4xf32>) -> tensor<5x4xf32> loc(#loc3)
+%6 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<5x4xi32> loc(#loc4)
+%7 = "stablehlo.iota"() {iota_dimension = 1 : i64} : () -> tensor<5x4xi32> loc(#loc4)
+%8 = "stablehlo.constant"() {value = dense<-1> : tensor<i32>} : () -> tensor<i32> loc(#loc4)
+%9 = "stablehlo.broadcast_in_dim"(%8) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<5x4xi32> loc(#loc4)
+%10 = "stablehlo.add"(%6, %9) : (tensor<5x4xi32>, tensor<5x4xi32>) -> tensor<5x4xi32> loc(#loc4)
+%11 = "stablehlo.compare"(%7, %10) {comparison_direction = #stablehlo<comparison_direction LE>} : (tensor<5x4xi32>, tensor<5x4xi32>) -> tensor<5x4xi1> loc(#loc4)
+%12 = "stablehlo.constant"() {value = dense<0.0e+00> : tensor<f32>} : () -> tensor<f32> loc(#loc4)
+%13 = "stablehlo.broadcast_in_dim"(%12) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<5x4xf32> loc(#loc4)
+%14 = "stablehlo.select"(%11, %5, %13) : (tensor<5x4xi1>, tensor<5x4xf32>, tensor<5x4xf32>) -> tensor<5x4xf32> loc(#loc4)
+"func.return"(%14) : (tensor<5x4xf32>) -> ()
+}) : () -> ()
+}) : () -> ()
+#loc1 = loc("cat")
+#loc2 = loc("constant_pad_nd")
+#loc3 = loc("flip")
+#loc4 = loc("tril")

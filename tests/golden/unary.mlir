@@ -1,0 +1,22 @@
+"builtin.module"() <{sym_name = "main"}> ({
+"func.func"() <{function_type = (tensor<2x3xbf16>, tensor<4xi32>) -> (tensor<2x3xbf16>, tensor<4xf32>), sym_name = "main", sym_visibility = "public"}> ({
+^bb0(%0: tensor<2x3xbf16>, %4: tensor<4xi32>):
+%1 = "stablehlo.convert"(%0) : (tensor<2x3xbf16>) -> tensor<2x3xf32> loc(#loc1)
+%2 = "stablehlo.tanh"(%1) : (tensor<2x3xf32>) -> tensor<2x3xf32> loc(#loc1)
+%3 = "stablehlo.convert"(%2) : (tensor<2x3xf32>) -> tensor<2x3xbf16> loc(#loc1)
+%5 = "stablehlo.convert"(%4) : (tensor<4xi32>) -> tensor<4xf32> loc(#loc2)
+%6 = "stablehlo.sqrt"(%5) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc2)
+%7 = "chlo.erf_inv"(%6) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc3)
+%8 = "stablehlo.constant"() {value = dense<1.0e+02> : tensor<f32>} : () -> tensor<f32> loc(#loc4)
+%9 = "stablehlo.broadcast_in_dim"(%8) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<4xf32> loc(#loc4)
+%10 = "stablehlo.multiply"(%7, %9) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc(#loc4)
+%11 = "stablehlo.round_nearest_even"(%10) : (tensor<4xf32>) -> tensor<4xf32> loc(#loc4)
+%12 = "stablehlo.broadcast_in_dim"(%8) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<4xf32> loc(#loc4)
+%13 = "stablehlo.divide"(%11, %12) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc(#loc4)
+"func.return"(%3, %13) : (tensor<2x3xbf16>, tensor<4xf32>) -> ()
+}) : () -> ()
+}) : () -> ()
+#loc1 = loc("tanh")
+#loc2 = loc("sqrt")
+#loc3 = loc("erfinv")
+#loc4 = loc("round.decimals")

@@ -1,0 +1,22 @@
+"builtin.module"() <{sym_name = "main"}> ({
+"func.func"() <{function_type = (tensor<10xf32>) -> (tensor<4x3xf32>), sym_name = "main", sym_visibility = "public"}> ({
+^bb0(%0: tensor<10xf32>):
+%1 = "stablehlo.constant"() {value = dense<1> : tensor<i32>} : () -> tensor<i32> loc(#loc1)
+%2 = "stablehlo.broadcast_in_dim"(%1) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<4x3xi32> loc(#loc1)
+%3 = "stablehlo.iota"() {iota_dimension = 0 : i64} : () -> tensor<4x3xi32> loc(#loc1)
+%4 = "stablehlo.constant"() {value = dense<2> : tensor<i32>} : () -> tensor<i32> loc(#loc1)
+%5 = "stablehlo.broadcast_in_dim"(%4) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<4x3xi32> loc(#loc1)
+%6 = "stablehlo.multiply"(%3, %5) : (tensor<4x3xi32>, tensor<4x3xi32>) -> tensor<4x3xi32> loc(#loc1)
+%7 = "stablehlo.add"(%2, %6) : (tensor<4x3xi32>, tensor<4x3xi32>) -> tensor<4x3xi32> loc(#loc1)
+%8 = "stablehlo.iota"() {iota_dimension = 1 : i64} : () -> tensor<4x3xi32> loc(#loc1)
+%9 = "stablehlo.broadcast_in_dim"(%1) {broadcast_dimensions = array<i64>} : (tensor<i32>) -> tensor<4x3xi32> loc(#loc1)
+%10 = "stablehlo.multiply"(%8, %9) : (tensor<4x3xi32>, tensor<4x3xi32>) -> tensor<4x3xi32> loc(#loc1)
+%11 = "stablehlo.add"(%7, %10) : (tensor<4x3xi32>, tensor<4x3xi32>) -> tensor<4x3xi32> loc(#loc1)
+%12 = "stablehlo.reshape"(%11) : (tensor<4x3xi32>) -> tensor<12xi32> loc(#loc1)
+%13 = "stablehlo.gather"(%0, %12) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1>} : (tensor<10xf32>, tensor<12xi32>) -> tensor<12xf32> loc(#loc1)
+%14 = "stablehlo.reshape"(%13) : (tensor<12xf32>) -> tensor<4x3xf32> loc(#loc1)
+%15 = "stablehlo.abs"(%14) : (tensor<4x3xf32>) -> tensor<4x3xf32> loc(#loc1)
+"func.return"(%15) : (tensor<4x3xf32>) -> ()
+}) : () -> ()
+}) : () -> ()
+#loc1 = loc("abs")

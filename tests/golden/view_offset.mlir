@@ -1,0 +1,20 @@
+"builtin.module"() <{sym_name = "main"}> ({
+"func.func"() <{arg_attrs = [{tf.aliasing_output = 0 : i32}, {}], function_type = (tensor<6x8xf32>, tensor<i32>) -> (tensor<6x8xf32>), sym_name = "main", sym_visibility = "public"}> ({
+^bb0(%0: tensor<6x8xf32>, %1: tensor<i32>):
+%2 = "stablehlo.constant"() {value = dense<8> : tensor<i32>} : () -> tensor<i32> loc(#loc1)
+%3 = "stablehlo.divide"(%1, %2) : (tensor<i32>, tensor<i32>) -> tensor<i32> loc(#loc1)
+%4 = "stablehlo.multiply"(%3, %2) : (tensor<i32>, tensor<i32>) -> tensor<i32> loc(#loc1)
+%5 = "stablehlo.subtract"(%1, %4) : (tensor<i32>, tensor<i32>) -> tensor<i32> loc(#loc1)
+%6 = "stablehlo.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32> loc(#loc1)
+%7 = "stablehlo.dynamic_slice"(%0, %3, %6) {slice_sizes = array<i64: 1, 8>} : (tensor<6x8xf32>, tensor<i32>, tensor<i32>) -> tensor<1x8xf32> loc(#loc1)
+%8 = "stablehlo.reshape"(%7) : (tensor<1x8xf32>) -> tensor<8xf32> loc(#loc1)
+%9 = "stablehlo.negate"(%8) : (tensor<8xf32>) -> tensor<8xf32> loc(#loc1)
+%10 = "stablehlo.reshape"(%9) : (tensor<8xf32>) -> tensor<1x8xf32> loc(#loc1)
+%11 = "stablehlo.divide"(%1, %2) : (tensor<i32>, tensor<i32>) -> tensor<i32> loc(#loc1)
+%12 = "stablehlo.multiply"(%11, %2) : (tensor<i32>, tensor<i32>) -> tensor<i32> loc(#loc1)
+%13 = "stablehlo.subtract"(%1, %12) : (tensor<i32>, tensor<i32>) -> tensor<i32> loc(#loc1)
+%14 = "stablehlo.dynamic_update_slice"(%0, %10, %11, %6) : (tensor<6x8xf32>, tensor<1x8xf32>, tensor<i32>, tensor<i32>) -> tensor<6x8xf32> loc(#loc1)
+"func.return"(%14) : (tensor<6x8xf32>) -> ()
+}) : () -> ()
+}) : () -> ()
+#loc1 = loc("neg")
