@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FILE_CAP, FILE_SOFT_CAP, FUNCTION_CAP = 1000, 800, 80
 NATIVE = {".c", ".h", ".cpp"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
+# The layer that a public header belongs to; those that are not listed (status, dtype) are below all.
+PUBLIC_LAYERS = {"tpj/pjrt.h": "pjrt", "tpj/graph.h": "ir", "tpj/lower.h": "lower", "tpj/program.h": "exec"}
 # A name that only the given folders or files may use.
 CONFINED = [
     (re.compile(r"\b(?:secure_)?getenv\s*\("), ("src/base/config.c",), "read settings through src/base/config.def"),
@@ -64,7 +66,12 @@ def check_includes(path: Path, name: str, text: str, level: dict[str, int]) -> I
         for pattern, homes, why in CONFINED_HEADERS:
             if pattern.match(header) and not name.startswith(homes):
                 yield f"{name}:{number}: includes {header}: {why}"
-        if quote != '"' or header.startswith("tpj/"):
+        if quote == '"' and header.startswith("tpj/"):
+            home = PUBLIC_LAYERS.get(header)
+            if own and home and own != home and level[home] >= level[own] and not name.endswith("_test.c"):
+                yield f"{name}:{number}: src/{own} includes {header}, which belongs to src/{home} (src/LAYERS)"
+            continue
+        if quote != '"':
             continue
         beside = path.parent / header
         target = beside if beside.exists() else ROOT / "src" / header

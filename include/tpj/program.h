@@ -72,6 +72,8 @@ typedef struct tpj_feed {
  *
  * A program that checks indices (tpj_lower_options.check_index) is waited for.
  *
+ * A scalar that gives the offset of a view (`given=`) has to be an offset that the view was planned for, see tpj_floating.
+ *
  * Errors: TPJ_TYPE and TPJ_VALUE when feeds do not fit, naming the input; TPJ_INDEX for an index out of range;
  * TPJ_DEVICE from the plugin. */
 TPJ_API tpj_status *tpj_program_run(tpj_program *program, int device, const tpj_feed *feeds, int n_feeds,

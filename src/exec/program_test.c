@@ -159,6 +159,21 @@ TEST(program_refuses_a_written_buffer_as_another_input) {
     end(&f);
 }
 
+TEST(program_refuses_an_offset_that_it_was_not_planned_for) {
+    static const char text[] = "graph {\n  %0 = input f32[2, 3] view(f32[3] strides=[1] offset=0 given=%1)\n"
+                               "  %1 = scalar i64\n  %2 = neg(self=%0)\n}\n";
+    fixture f;
+    CHECK_OK(start(&f, text));
+    tpj_feed feeds[2] = {f.feeds[0], {.number = {.kind = TPJ_NUMBER_INT, .integer = 3}}};
+    CHECK_OK(tpj_program_run(f.program, 0, feeds, 2, NULL, f.outputs));
+    feeds[1].number.integer = 2; /* across two rows */
+    CHECK_ERROR(tpj_program_run(f.program, 0, feeds, 2, NULL, f.outputs), TPJ_VALUE,
+                "%1: the program was not planned for");
+    feeds[1].number.kind = TPJ_NUMBER_FLOAT;
+    CHECK_ERROR(tpj_program_run(f.program, 0, feeds, 2, NULL, f.outputs), TPJ_TYPE, "%1 is an offset");
+    end(&f);
+}
+
 /* The fake plugin's check results are zeros, which is an index that was out of range. */
 TEST(program_waits_for_its_index_checks) {
     static const char text[] = "graph {\n  %0 = input f32[2, 3]\n  %1 = input i64[2]\n"

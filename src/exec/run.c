@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "exec/program.h"
+#include "lower/view.h"
 
 typedef struct run {
     tpj_program *program;
@@ -50,22 +51,37 @@ static tpj_status *check_buffer(const run *r, int input, const tpj_type *expecte
     return NULL;
 }
 
+static bool is_buffer_parameter(const tpj_lowered *lowered, int input) {
+    for (int i = 0; i < lowered->n_parameters; i++)
+        if (lowered->parameters[i].kind == TPJ_INPUT_BUFFER && lowered->parameters[i].input == input) return true;
+    return false;
+}
+
 /* A buffer that is written is consumed, so it can be no other input's as well. */
-static tpj_status *check_targets(const run *r) {
+static tpj_status *check_target(const run *r, int target) {
     const tpj_lowered *lowered = r->program->lowered;
-    for (int i = 0; i < lowered->n_results; i++) {
-        int target = lowered->results[i].target;
-        if (target < 0) continue;
-        for (int k = 0; k < lowered->n_parameters; k++) {
-            const tpj_parameter *parameter = &lowered->parameters[k];
-            if (parameter->kind != TPJ_INPUT_BUFFER || parameter->input == target) continue;
-            if (r->feeds[parameter->input].buffer == r->feeds[target].buffer)
-                TPJ_ERROR(
-                    TPJ_VALUE,
-                    "inputs %%%d and %%%d are one buffer, of which the first is written: the graph has to say so, "
-                    "with 'same='",
-                    target, parameter->input);
-        }
+    if (!is_buffer_parameter(lowered, target)) return NULL; /* overwritten without a look, or `same=` as another */
+    for (int i = 0; i < lowered->n_parameters; i++) {
+        int input = lowered->parameters[i].input;
+        if (lowered->parameters[i].kind != TPJ_INPUT_BUFFER || input == target) continue;
+        if (r->feeds[input].buffer == r->feeds[target].buffer)
+            TPJ_ERROR(
+                TPJ_VALUE,
+                "inputs %%%d and %%%d are one buffer, of which the first is written: the graph has to say so, with "
+                "'same='",
+                target, input);
+    }
+    return NULL;
+}
+
+static tpj_status *check_offsets(const run *r) {
+    for (int i = 0; i < r->program->lowered->n_floating; i++) {
+        const tpj_floating *floating = &r->program->lowered->floating[i];
+        const tpj_number *number = &r->feeds[floating->input].number;
+        if (number->kind != TPJ_NUMBER_INT) TPJ_ERROR(TPJ_TYPE, "input %%%d is an offset: an int", floating->input);
+        if (!tpj_offset_fits(number->integer, floating->n, floating->units, floating->most))
+            TPJ_ERROR(TPJ_VALUE, "input %%%d: the program was not planned for an offset of %lld", floating->input,
+                      (long long)number->integer);
     }
     return NULL;
 }
@@ -94,7 +110,9 @@ static tpj_status *gather_inputs(run *r) {
         }
         r->inputs[i] = r->made[i] != NULL ? r->made[i] : r->feeds[parameter->input].buffer;
     }
-    return check_targets(r);
+    for (int i = 0; i < lowered->n_results; i++)
+        if (lowered->results[i].target >= 0) TPJ_TRY(check_target(r, lowered->results[i].target));
+    return check_offsets(r);
 }
 
 /* Moves the results to the caller and waits for the checks behind them. */
