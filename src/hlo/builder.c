@@ -145,9 +145,12 @@ static void write_quoted(tpj_text *text, const char *string) {
     tpj_text_add(text, "\"");
     for (; *string != '\0'; string++) {
         unsigned char c = (unsigned char)*string;
-        if (c == '"' || c == '\\') tpj_text_printf(text, "\\%c", c);
-        else if (c < 0x20 || c >= 0x7f) tpj_text_printf(text, "\\%02X", c);
-        else tpj_text_append(text, string, 1);
+        if (c == '"' || c == '\\')
+            tpj_text_printf(text, "\\%c", c);
+        else if (c < 0x20 || c >= 0x7f)
+            tpj_text_printf(text, "\\%02X", c);
+        else
+            tpj_text_append(text, string, 1);
     }
     tpj_text_add(text, "\"");
 }
@@ -197,9 +200,12 @@ static void write_parameter_attributes(const tpj_hlo *h, tpj_text *text) {
     for (int i = 0; i < h->n_parameters; i++) {
         const hlo_parameter_record *parameter = &h->parameters[i];
         if (i > 0) tpj_text_add(text, ", ");
-        if (!parameter->donated) tpj_text_add(text, "{}");
-        else if (parameter->output < 0) tpj_text_add(text, "{jax.buffer_donor = true}");
-        else tpj_text_printf(text, "{tf.aliasing_output = %d : i32}", parameter->output);
+        if (!parameter->donated)
+            tpj_text_add(text, "{}");
+        else if (parameter->output < 0)
+            tpj_text_add(text, "{jax.buffer_donor = true}");
+        else
+            tpj_text_printf(text, "{tf.aliasing_output = %d : i32}", parameter->output);
     }
     tpj_text_add(text, "], ");
 }
@@ -231,8 +237,8 @@ static void write_module(tpj_hlo *h, tpj_text *text, const char *name, tpj_value
     tpj_text_append(text, tpj_text_string(&h->locations), h->locations.length);
 }
 
-tpj_status *hlo_finish(tpj_hlo *h, const char *function_name, tpj_value *const *results, int n_results, char **out_module,
-                       size_t *out_length) {
+tpj_status *hlo_finish(tpj_hlo *h, const char *function_name, tpj_value *const *results, int n_results,
+                       char **out_module, size_t *out_length) {
     tpj_text text = {0};
     h->location = 0;
     if (hlo_ready(h, results, n_results)) {
@@ -244,7 +250,8 @@ tpj_status *hlo_finish(tpj_hlo *h, const char *function_name, tpj_value *const *
     if (h->failed) {
         tpj_text_destroy(&text);
         tpj_status *status = hlo_take_status(h);
-        if (status == NULL) status = tpj_status_create(TPJ_INTERNAL, "the module failed before, and its error was taken");
+        if (status == NULL)
+            status = tpj_status_create(TPJ_INTERNAL, "the module failed before, and its error was taken");
         return status;
     }
     *out_module = text.data;

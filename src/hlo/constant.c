@@ -47,9 +47,12 @@ static void format_float(char *buffer, size_t size, tpj_dtype dtype, double valu
         const float_bits *bits = &FLOAT_BITS[i];
         if (bits->dtype != dtype) continue;
         uint64_t pattern;
-        if (isnan(value)) pattern = bits->nan;
-        else if (fabs(value) >= bits->limit) pattern = value > 0 ? bits->infinity : bits->negative_infinity;
-        else break;
+        if (isnan(value))
+            pattern = bits->nan;
+        else if (fabs(value) >= bits->limit)
+            pattern = value > 0 ? bits->infinity : bits->negative_infinity;
+        else
+            break;
         snprintf(buffer, size, "0x%0*" PRIX64, (int)tpj_dtype_bytes(dtype) * 2, pattern);
         return;
     }
@@ -69,9 +72,12 @@ static int64_t wrap_integer(tpj_dtype dtype, int64_t value) {
 }
 
 static void format_integer(char *buffer, size_t size, tpj_dtype dtype, int64_t value) {
-    if (dtype == TPJ_BOOL) snprintf(buffer, size, value != 0 ? "true" : "false");
-    else if (dtype == TPJ_U64) snprintf(buffer, size, "%" PRIu64, (uint64_t)value);
-    else snprintf(buffer, size, "%" PRId64, wrap_integer(dtype, value));
+    if (dtype == TPJ_BOOL)
+        snprintf(buffer, size, value != 0 ? "true" : "false");
+    else if (dtype == TPJ_U64)
+        snprintf(buffer, size, "%" PRIu64, (uint64_t)value);
+    else
+        snprintf(buffer, size, "%" PRId64, wrap_integer(dtype, value));
 }
 
 static int64_t truncate_number(double value) {
@@ -111,9 +117,12 @@ static tpj_value *scalar(tpj_hlo *h, tpj_dtype dtype, const char *literal) {
 tpj_value *hlo_number(tpj_hlo *h, tpj_dtype dtype, double value) {
     char literal[LITERAL_BYTES];
     if (tpj_dtype_is_complex(dtype)) return hlo_complex_number(h, dtype, value, 0);
-    if (tpj_dtype_is_float(dtype)) format_float(literal, sizeof literal, dtype, value);
-    else if (dtype == TPJ_BOOL) format_integer(literal, sizeof literal, dtype, value != 0);
-    else format_integer(literal, sizeof literal, dtype, truncate_number(value));
+    if (tpj_dtype_is_float(dtype))
+        format_float(literal, sizeof literal, dtype, value);
+    else if (dtype == TPJ_BOOL)
+        format_integer(literal, sizeof literal, dtype, value != 0);
+    else
+        format_integer(literal, sizeof literal, dtype, truncate_number(value));
     return scalar(h, dtype, literal);
 }
 
@@ -227,7 +236,8 @@ tpj_value *hlo_array_of_numbers(tpj_hlo *h, tpj_dtype dtype, int rank, const int
     if (bits == NULL) return &h->poison;
     for (int64_t i = 0; i < n; i++) {
         float narrow = (float)values[i];
-        if (dtype == TPJ_F64) memcpy(&bits[i], &values[i], sizeof values[i]);
+        if (dtype == TPJ_F64)
+            memcpy(&bits[i], &values[i], sizeof values[i]);
         else {
             uint32_t word;
             memcpy(&word, &narrow, sizeof word);
@@ -239,7 +249,8 @@ tpj_value *hlo_array_of_numbers(tpj_hlo *h, tpj_dtype dtype, int rank, const int
 
 tpj_value *hlo_iota(tpj_hlo *h, tpj_dtype dtype, int rank, const int64_t *dims, int dimension) {
     if (h->failed) return &h->poison;
-    if (dimension < 0 || dimension >= rank) return hlo_fail(h, TPJ_INTERNAL, "iota: dimension %d of %d", dimension, rank);
+    if (dimension < 0 || dimension >= rank)
+        return hlo_fail(h, TPJ_INTERNAL, "iota: dimension %d of %d", dimension, rank);
     if (dtype == TPJ_BOOL) return hlo_convert(h, hlo_iota(h, TPJ_I32, rank, dims, dimension), dtype);
     hlo_attributes_begin(h);
     hlo_attribute_text(h, "iota_dimension = %d : i64", dimension);

@@ -26,12 +26,13 @@ static int64_t *operand_mapping(tpj_hlo *h, int rank, const int64_t *batch, int 
 
 /* The TPU's compiler has no dot of 64-bit integers. As multiply and sum it fuses into one loop everywhere. */
 static tpj_value *integer_dot(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batch, const int64_t *y_batch,
-                              int n_batch, const int64_t *x_contract, const int64_t *y_contract, int n_contract, int rank,
-                              const int64_t *dims) {
+                              int n_batch, const int64_t *x_contract, const int64_t *y_contract, int n_contract,
+                              int rank, const int64_t *dims) {
     int full = rank + n_contract, n_x_free = x->type.rank - n_batch - n_contract;
     int64_t *full_dims = hlo_dims(h, full), *reduced = hlo_dims(h, n_contract);
     int64_t *x_map = operand_mapping(h, x->type.rank, x_batch, n_batch, x_contract, n_contract, n_batch, rank);
-    int64_t *y_map = operand_mapping(h, y->type.rank, y_batch, n_batch, y_contract, n_contract, n_batch + n_x_free, rank);
+    int64_t *y_map =
+        operand_mapping(h, y->type.rank, y_batch, n_batch, y_contract, n_contract, n_batch + n_x_free, rank);
     if (h->failed) return &h->poison;
     for (int i = 0; i < rank; i++) full_dims[i] = dims[i];
     for (int i = 0; i < n_contract; i++) {
@@ -73,7 +74,8 @@ tpj_value *hlo_dot(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batc
                         hlo_type_string(h, &y->type));
     }
     if (x->type.dtype == TPJ_I64 || x->type.dtype == TPJ_U64) {
-        tpj_value *out = integer_dot(h, x, y, x_batch, y_batch, n_batch, x_contract, y_contract, n_contract, rank, dims);
+        tpj_value *out =
+            integer_dot(h, x, y, x_batch, y_batch, n_batch, x_contract, y_contract, n_contract, rank, dims);
         return hlo_convert(h, out, result);
     }
     hlo_attributes_begin(h);
@@ -93,7 +95,8 @@ tpj_value *hlo_matmul(tpj_hlo *h, tpj_value *x, tpj_value *y, tpj_dtype result) 
     if (!hlo_ready(h, xs, 2)) return &h->poison;
     int rank = x->type.rank;
     if (rank < 2 || rank != y->type.rank) {
-        return hlo_fail(h, TPJ_INTERNAL, "matmul of %s and %s", hlo_type_string(h, &x->type), hlo_type_string(h, &y->type));
+        return hlo_fail(h, TPJ_INTERNAL, "matmul of %s and %s", hlo_type_string(h, &x->type),
+                        hlo_type_string(h, &y->type));
     }
     int64_t *batch = hlo_dims(h, rank);
     for (int i = 0; i < rank - 2 && !h->failed; i++) batch[i] = i;

@@ -15,13 +15,15 @@ static void number_list(tpj_text *text, const char *name, const int64_t *values,
 static void write_numbers(tpj_hlo *h, bool scatter, const hlo_gather_numbers *numbers) {
     tpj_text *text = &h->scratch;
     hlo_attributes_begin(h);
-    tpj_text_add(text, scatter ? "scatter_dimension_numbers = #stablehlo.scatter<" : "dimension_numbers = #stablehlo.gather<");
+    tpj_text_add(text, scatter ? "scatter_dimension_numbers = #stablehlo.scatter<"
+                               : "dimension_numbers = #stablehlo.gather<");
     number_list(text, scatter ? "update_window_dims" : "offset_dims", numbers->offset_dims, numbers->n_offset_dims);
-    number_list(text, scatter ? "inserted_window_dims" : "collapsed_slice_dims", numbers->collapsed, numbers->n_collapsed);
+    number_list(text, scatter ? "inserted_window_dims" : "collapsed_slice_dims", numbers->collapsed,
+                numbers->n_collapsed);
     number_list(text, scatter ? "input_batching_dims" : "operand_batching_dims", numbers->operand_batching,
                 numbers->n_batching);
-    number_list(text, scatter ? "scatter_indices_batching_dims" : "start_indices_batching_dims", numbers->indices_batching,
-                numbers->n_batching);
+    number_list(text, scatter ? "scatter_indices_batching_dims" : "start_indices_batching_dims",
+                numbers->indices_batching, numbers->n_batching);
     number_list(text, scatter ? "scatter_dims_to_operand_dims" : "start_index_map", numbers->start_index_map,
                 numbers->n_start_index_map);
     tpj_text_printf(text, "index_vector_dim = %" PRId64 ">", numbers->index_vector_dim);
@@ -48,7 +50,8 @@ tpj_value *hlo_gather(tpj_hlo *h, tpj_value *x, tpj_value *indices, const hlo_ga
     for (int i = 0; i < rank; i++) {
         if (contains(numbers->offset_dims, numbers->n_offset_dims, i)) {
             while (contains(numbers->collapsed, numbers->n_collapsed, slice) ||
-                   contains(numbers->operand_batching, numbers->n_batching, slice)) slice++;
+                   contains(numbers->operand_batching, numbers->n_batching, slice))
+                slice++;
             if (slice >= x->type.rank) return hlo_fail(h, TPJ_INTERNAL, "gather: more offsets than slice dimensions");
             dims[i] = numbers->slice_sizes[slice++];
         } else {
@@ -111,8 +114,13 @@ tpj_value *hlo_take(tpj_hlo *h, tpj_value *x, tpj_value *indices, int dim) {
     if (x->type.dims[dim] == 0) return nothing_there(h, dim);
     for (int i = 0; i < rank; i++) sizes[i] = i == dim ? 1 : x->type.dims[i];
     int64_t along[] = {dim};
-    hlo_gather_numbers numbers = {.offset_dims = offsets, .n_offset_dims = n_offsets, .collapsed = along, .n_collapsed = 1,
-                                  .start_index_map = along, .n_start_index_map = 1, .index_vector_dim = n_index,
+    hlo_gather_numbers numbers = {.offset_dims = offsets,
+                                  .n_offset_dims = n_offsets,
+                                  .collapsed = along,
+                                  .n_collapsed = 1,
+                                  .start_index_map = along,
+                                  .n_start_index_map = 1,
+                                  .index_vector_dim = n_index,
                                   .slice_sizes = sizes};
     return hlo_gather(h, x, indices, &numbers);
 }
@@ -122,13 +130,14 @@ tpj_value *hlo_take_along(tpj_hlo *h, tpj_value *x, tpj_value *indices, int dim)
     if (!hlo_ready(h, both, 2)) return &h->poison;
     int rank = x->type.rank;
     if (rank != indices->type.rank || (rank > 0 && (dim < 0 || dim >= rank))) {
-        return hlo_fail(h, TPJ_INTERNAL, "take_along: %s at dimension %d of %s", hlo_type_string(h, &indices->type), dim,
-                        hlo_type_string(h, &x->type));
+        return hlo_fail(h, TPJ_INTERNAL, "take_along: %s at dimension %d of %s", hlo_type_string(h, &indices->type),
+                        dim, hlo_type_string(h, &x->type));
     }
     if (rank == 0) return x;
     if (hlo_elements(indices) == 0) return hlo_zeros(h, x->type.dtype, rank, indices->type.dims);
     if (x->type.dims[dim] == 0) return nothing_there(h, dim);
-    int64_t *start = hlo_dims(h, rank), *limit = hlo_dims(h, rank), *batch = hlo_dims(h, rank), *ones = hlo_dims(h, rank);
+    int64_t *start = hlo_dims(h, rank), *limit = hlo_dims(h, rank), *batch = hlo_dims(h, rank),
+            *ones = hlo_dims(h, rank);
     if (h->failed) return &h->poison;
     int n_batch = 0;
     for (int i = 0; i < rank; i++) {
@@ -138,8 +147,14 @@ tpj_value *hlo_take_along(tpj_hlo *h, tpj_value *x, tpj_value *indices, int dim)
     }
     x = hlo_slice(h, x, start, limit, NULL);
     int64_t along[] = {dim};
-    hlo_gather_numbers numbers = {.collapsed = along, .n_collapsed = 1, .operand_batching = batch,
-                                  .indices_batching = batch, .n_batching = n_batch, .start_index_map = along,
-                                  .n_start_index_map = 1, .index_vector_dim = rank, .slice_sizes = ones};
+    hlo_gather_numbers numbers = {.collapsed = along,
+                                  .n_collapsed = 1,
+                                  .operand_batching = batch,
+                                  .indices_batching = batch,
+                                  .n_batching = n_batch,
+                                  .start_index_map = along,
+                                  .n_start_index_map = 1,
+                                  .index_vector_dim = rank,
+                                  .slice_sizes = ones};
     return hlo_gather(h, x, indices, &numbers);
 }

@@ -17,21 +17,21 @@ static char *module_of(tpj_hlo *h, tpj_value *value) {
     return module;
 }
 
-#define CHECK_MODULE_HAS(h, value, part)                                                     \
-    do {                                                                                     \
-        char *module = module_of((h), (value));                                              \
-        bool found = module != NULL && strstr(module, (part)) != NULL;                       \
+#define CHECK_MODULE_HAS(h, value, part)                                                                            \
+    do {                                                                                                            \
+        char *module = module_of((h), (value));                                                                     \
+        bool found = module != NULL && strstr(module, (part)) != NULL;                                              \
         if (!found) test_fail(__FILE__, __LINE__, "no \"%s\" in\n%s", (part), module == NULL ? "(error)" : module); \
-        free(module);                                                                        \
-        if (!found) return;                                                                  \
+        free(module);                                                                                               \
+        if (!found) return;                                                                                         \
     } while (0)
 
 /* The builder's error, which is expected to have the code and to hold the part. */
-#define CHECK_FAILS(h, code, part)                            \
-    do {                                                      \
-        tpj_status *failure = hlo_take_status(h);             \
-        hlo_destroy(h);                                       \
-        CHECK_ERROR(failure, code, part);                     \
+#define CHECK_FAILS(h, code, part)                \
+    do {                                          \
+        tpj_status *failure = hlo_take_status(h); \
+        hlo_destroy(h);                           \
+        CHECK_ERROR(failure, code, part);         \
     } while (0)
 
 TEST(hlo_writes_a_whole_module) {

@@ -82,7 +82,8 @@ void hlo_arg_reduce(tpj_hlo *h, bool maximum, tpj_value *x, int dim, tpj_value *
         tpj_value *indices = hlo_iota(h, TPJ_I32, x->type.rank, x->type.dims, dim);
         tpj_value *xs[] = {x, indices};
         /* A first element that equals the identity has index 0 as well, so index 0 is neutral beside it. */
-        tpj_value *inits[] = {hlo_identity(h, maximum ? "maximum" : "minimum", x->type.dtype), hlo_integer(h, TPJ_I32, 0)};
+        tpj_value *inits[] = {hlo_identity(h, maximum ? "maximum" : "minimum", x->type.dtype),
+                              hlo_integer(h, TPJ_I32, 0)};
         int64_t dims[] = {dim};
         hlo_reduce_body(h, xs, inits, 2, dims, 1, pick_extreme, &maximum, out);
     }
@@ -132,7 +133,8 @@ static void is_greater_or_equal(tpj_hlo *h, tpj_value *const *arguments, tpj_val
     results[0] = hlo_compare(h, "GE", arguments[0], arguments[1]);
 }
 
-tpj_value *hlo_select_and_scatter(tpj_hlo *h, tpj_value *x, tpj_value *source, tpj_value *init, const hlo_window *window) {
+tpj_value *hlo_select_and_scatter(tpj_hlo *h, tpj_value *x, tpj_value *source, tpj_value *init,
+                                  const hlo_window *window) {
     tpj_value *operands[] = {x, source, init}, *out;
     if (!hlo_ready(h, operands, 3)) return &h->poison;
     int rank = x->type.rank;

@@ -33,7 +33,8 @@ static tpj_type *types_of(tpj_hlo *h, tpj_value *const *xs, int n) {
     return types;
 }
 
-void hlo_sort(tpj_hlo *h, tpj_value *const *xs, int n, int dim, bool stable, hlo_body less, void *context, tpj_value **out) {
+void hlo_sort(tpj_hlo *h, tpj_value *const *xs, int n, int dim, bool stable, hlo_body less, void *context,
+              tpj_value **out) {
     all_poison(h, out, n);
     if (!hlo_ready(h, xs, n) || !same_shapes(h, "sort", xs, n)) return;
     if (xs[0]->type.rank == 0 || xs[0]->type.dims[dim] <= 1 || hlo_elements(xs[0]) == 0) {
@@ -110,8 +111,8 @@ void hlo_while(tpj_hlo *h, tpj_value *const *initial, int n, hlo_body condition,
     hlo_close(h, id, NULL, initial, n, types, n, out);
 }
 
-void hlo_if(tpj_hlo *h, tpj_value *predicate, hlo_body on_true, hlo_body on_false, void *context, const tpj_type *types, int n,
-            tpj_value **out) {
+void hlo_if(tpj_hlo *h, tpj_value *predicate, hlo_body on_true, hlo_body on_false, void *context, const tpj_type *types,
+            int n, tpj_value **out) {
     all_poison(h, out, n);
     if (!hlo_ready(h, &predicate, 1)) return;
     int id = hlo_open(h, "if", &predicate, 1, n);

@@ -20,8 +20,10 @@ static tpj_value *by_window(tpj_hlo *h, const char *kind, tpj_value *x, int dim,
     size[dim] = x->type.dims[dim];
     padding[dim] = size[dim] - 1;
     hlo_window window = {.size = size};
-    if (reverse) window.high = padding;
-    else window.low = padding;
+    if (reverse)
+        window.high = padding;
+    else
+        window.low = padding;
     return hlo_reduce_window(h, kind, x, NULL, &window);
 }
 

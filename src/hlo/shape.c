@@ -178,8 +178,8 @@ tpj_value *hlo_slice(tpj_hlo *h, tpj_value *x, const int64_t *start, const int64
     for (int i = 0; i < rank && !h->failed; i++) {
         int64_t stride = step == NULL ? 1 : step[i], size = x->type.dims[i];
         if (start[i] < 0 || limit[i] > size || start[i] > limit[i] || stride < 1) {
-            return hlo_fail(h, TPJ_INTERNAL, "slice [%" PRId64 ":%" PRId64 ":%" PRId64 "] of dimension %d of %s", start[i],
-                            limit[i], stride, i, hlo_type_string(h, &x->type));
+            return hlo_fail(h, TPJ_INTERNAL, "slice [%" PRId64 ":%" PRId64 ":%" PRId64 "] of dimension %d of %s",
+                            start[i], limit[i], stride, i, hlo_type_string(h, &x->type));
         }
         dims[i] = (limit[i] - start[i] + stride - 1) / stride;
         full = full && start[i] == 0 && limit[i] == size && stride == 1;

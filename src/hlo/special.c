@@ -3,7 +3,8 @@
 
 #include "hlo/writer.h"
 
-tpj_value *hlo_random_bits(tpj_hlo *h, tpj_value *state, tpj_dtype dtype, int rank, const int64_t *dims, tpj_value **out_state) {
+tpj_value *hlo_random_bits(tpj_hlo *h, tpj_value *state, tpj_dtype dtype, int rank, const int64_t *dims,
+                           tpj_value **out_state) {
     tpj_value *out[2] = {&h->poison, &h->poison};
     if (out_state != NULL) *out_state = out[0];
     if (!hlo_ready(h, &state, 1)) return out[1];
@@ -43,10 +44,12 @@ tpj_value *hlo_fft(tpj_hlo *h, tpj_value *x, const char *type, const int64_t *le
 tpj_value *hlo_cholesky(tpj_hlo *h, tpj_value *x, bool lower) {
     if (!hlo_ready(h, &x, 1)) return &h->poison;
     if (hlo_elements(x) == 0) return x;
-    return hlo_op1(h, "cholesky", &x, 1, lower ? "lower = true" : "lower = false", x->type.dtype, x->type.rank, x->type.dims);
+    return hlo_op1(h, "cholesky", &x, 1, lower ? "lower = true" : "lower = false", x->type.dtype, x->type.rank,
+                   x->type.dims);
 }
 
-tpj_value *hlo_triangular_solve(tpj_hlo *h, tpj_value *a, tpj_value *b, bool left, bool lower, bool unit, const char *transpose) {
+tpj_value *hlo_triangular_solve(tpj_hlo *h, tpj_value *a, tpj_value *b, bool left, bool lower, bool unit,
+                                const char *transpose) {
     tpj_value *operands[] = {a, b};
     if (!hlo_ready(h, operands, 2)) return &h->poison;
     if (hlo_elements(b) == 0) return b;

@@ -207,8 +207,10 @@ void hlo_attribute_text(tpj_hlo *h, const char *format, ...) {
     char buffer[512];
     int n = vsnprintf(buffer, sizeof buffer, format, args);
     va_end(args);
-    if (n < 0 || (size_t)n >= sizeof buffer) hlo_fail(h, TPJ_INTERNAL, "an attribute is too long");
-    else tpj_text_append(&h->scratch, buffer, (size_t)n);
+    if (n < 0 || (size_t)n >= sizeof buffer)
+        hlo_fail(h, TPJ_INTERNAL, "an attribute is too long");
+    else
+        tpj_text_append(&h->scratch, buffer, (size_t)n);
 }
 
 void hlo_attribute_padding(tpj_hlo *h, const int64_t *low, const int64_t *high, int n) {
@@ -224,7 +226,8 @@ void hlo_attribute_padding(tpj_hlo *h, const int64_t *low, const int64_t *high, 
 
 void hlo_attribute_precision(tpj_hlo *h, const char *precision) {
     if (precision == NULL) precision = h->precision;
-    hlo_attribute_text(h, "precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]", precision, precision);
+    hlo_attribute_text(h, "precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]", precision,
+                       precision);
 }
 
 /* ---- small helpers ---- */
@@ -240,10 +243,6 @@ bool hlo_same_dims(const tpj_value *x, const tpj_value *y) {
            (x->type.rank == 0 || memcmp(x->type.dims, y->type.dims, sizeof(int64_t) * (size_t)x->type.rank) == 0);
 }
 
-tpj_dtype hlo_real_dtype(tpj_dtype dtype) {
-    return dtype == TPJ_C64 ? TPJ_F32 : dtype == TPJ_C128 ? TPJ_F64 : dtype;
-}
+tpj_dtype hlo_real_dtype(tpj_dtype dtype) { return dtype == TPJ_C64 ? TPJ_F32 : dtype == TPJ_C128 ? TPJ_F64 : dtype; }
 
-tpj_dtype hlo_complex_dtype(tpj_dtype dtype) {
-    return dtype == TPJ_F64 || dtype == TPJ_C128 ? TPJ_C128 : TPJ_C64;
-}
+tpj_dtype hlo_complex_dtype(tpj_dtype dtype) { return dtype == TPJ_F64 || dtype == TPJ_C128 ? TPJ_C128 : TPJ_C64; }

@@ -33,7 +33,7 @@ struct tpj_hlo {
     hlo_intern_entry *interned;
     int n_interned, capacity_interned; /* a power of two */
     int next_id;
-    int scope, next_scope; /* region that is being written, 0 for the function: constants are not shared across */
+    int scope, next_scope;     /* region that is being written, 0 for the function: constants are not shared across */
     int location, n_locations; /* 0: none */
     const char *precision;
     tpj_value poison;

@@ -21,7 +21,8 @@ static bool both_bool(tpj_emit *e, const char *x, const char *y) {
 /* PyTorch's check of alpha (value, weight) against the dtype of the result. */
 static void check_alpha(tpj_emit *e, tpj_dtype dtype) {
     tpj_dtype alpha = tpj_scalar_dtype(e, "alpha");
-    if (alpha == TPJ_BOOL && dtype != TPJ_BOOL) tpj_fail(e, TPJ_RUNTIME, "Boolean alpha only supported for Boolean results.");
+    if (alpha == TPJ_BOOL && dtype != TPJ_BOOL)
+        tpj_fail(e, TPJ_RUNTIME, "Boolean alpha only supported for Boolean results.");
     if (tpj_dtype_is_integral(dtype) && !tpj_dtype_is_integral(alpha))
         tpj_fail(e, TPJ_RUNTIME, "For integral input tensors, argument alpha must not be a floating point number.");
     if (!tpj_dtype_is_complex(dtype) && tpj_dtype_is_complex(alpha))
@@ -43,13 +44,15 @@ static void emit_sub(tpj_emit *e) {
     tpj_pair p = promoted_pair(e);
     check_alpha(e, p.dtype);
     if (both_bool(e, "self", "other"))
-        tpj_fail(e, TPJ_RUNTIME,
-                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
-                 "operator instead.");
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` "
+            "operator instead.");
     else if (tpj_in_type(e, "self").dtype == TPJ_BOOL || tpj_in_type(e, "other").dtype == TPJ_BOOL)
-        tpj_fail(e, TPJ_RUNTIME,
-                 "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
-                 "use the `~` or `logical_not()` operator instead.");
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or `logical_not()` operator instead.");
     bool reverse = tpj_row(e)->variant == 1;
     tpj_value *from = reverse ? p.y : p.x, *what = scaled_by_alpha(e, reverse ? p.x : p.y);
     tpj_out_as(e, hlo_sub(p.h, from, what), p.dtype);
@@ -285,8 +288,10 @@ static void emit_xlogy(tpj_emit *e) {
 
 static void emit_zeta(tpj_emit *e) {
     tpj_pair p = float_pair(e);
-    if (tpj_dtype_is_float(p.dtype)) tpj_out_as(e, tpj_zeta(p.h, p.x, p.y), p.dtype);
-    else tpj_fail_dtype(e, p.dtype);
+    if (tpj_dtype_is_float(p.dtype))
+        tpj_out_as(e, tpj_zeta(p.h, p.x, p.y), p.dtype);
+    else
+        tpj_fail_dtype(e, p.dtype);
 }
 
 static void emit_heaviside(tpj_emit *e) {
@@ -305,8 +310,10 @@ static void emit_heaviside(tpj_emit *e) {
 
 static void emit_bitwise(tpj_emit *e) {
     tpj_dtype dtype = tpj_promote(e, "self", "other", NULL);
-    if (tpj_dtype_is_integral(dtype)) emit_promoted(e);
-    else tpj_fail_dtype(e, dtype);
+    if (tpj_dtype_is_integral(dtype))
+        emit_promoted(e);
+    else
+        tpj_fail_dtype(e, dtype);
 }
 
 static void emit_shift(tpj_emit *e) {
@@ -378,7 +385,8 @@ static bool parts_in(tpj_emit *e, const char *x, const char *y, tpj_pair *out_pa
     else if (a != TPJ_F32 && a != TPJ_F64)
         tpj_fail(e, TPJ_RUNTIME, "Expected both inputs to be Half, Float or Double tensors but got %s and %s",
                  tpj_dtype_torch_name(a), tpj_dtype_torch_name(b));
-    else *out_parts = tpj_pair_read(e, x, y, a);
+    else
+        *out_parts = tpj_pair_read(e, x, y, a);
     return !hlo_failed(tpj_builder(e));
 }
 
@@ -414,9 +422,10 @@ static void emit_addcmul(tpj_emit *e) {
     tpj_dtype dtype = tpj_promote(e, "self", "tensor1", "tensor2", NULL);
     bool divides = strcmp(tpj_row(e)->hlo, "divide") == 0;
     if (divides && tpj_dtype_is_integral(tpj_promote(e, "tensor1", "tensor2", NULL)))
-        tpj_fail(e, TPJ_RUNTIME,
-                 "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a "
-                 "true division of tensor1 and tensor2.");
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a "
+            "true division of tensor1 and tensor2.");
     triple t = triple_in(e, "self", "tensor1", "tensor2", dtype);
     tpj_value *scaled = hlo_mul(t.h, t.y, tpj_scalar(e, "value", t.y->type.dtype));
     tpj_out_as(e, hlo_add(t.h, t.x, hlo_binary(t.h, tpj_row(e)->hlo, scaled, t.z)), dtype);

@@ -38,7 +38,9 @@ static void emit_view_as_complex(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_cast[] = {
-    {.name = "_to_copy", .params = "T self, D? dtype, M memory_format", .emit = emit_to_copy,
+    {.name = "_to_copy",
+     .params = "T self, D? dtype, M memory_format",
+     .emit = emit_to_copy,
      .layout = TPJ_LAYOUT_MEMORY_FORMAT},
     {.name = "clone", .params = "T self, M memory_format", .emit = emit_clone, .layout = TPJ_LAYOUT_MEMORY_FORMAT},
     {.name = "copy", .params = "T self, T src", .emit = emit_copy, .layout = TPJ_LAYOUT_SELF},

@@ -32,11 +32,17 @@ static void emit_isin_number(tpj_emit *e) { is_in(e, "elements", "test_element")
 static void emit_number_isin(tpj_emit *e) { is_in(e, "element", "test_elements"); }
 
 enum { UNORDERED, ORDERED };
-#define COMPARE(op, direction, kind)                                                                              \
-    {.name = op ".Tensor", .params = "T self, T other", .emit = emit_compare, .hlo = direction, .variant = kind,  \
-     .layout = TPJ_LAYOUT_POINTWISE},                                                                             \
-    {.name = op ".Scalar", .params = "T self, S other", .emit = emit_compare, .hlo = direction, .variant = kind,  \
-     .layout = TPJ_LAYOUT_POINTWISE}
+#define COMPARE(op, direction, kind)                                                                                \
+    {.name = op ".Tensor",                                                                                          \
+     .params = "T self, T other",                                                                                   \
+     .emit = emit_compare,                                                                                          \
+     .hlo = direction,                                                                                              \
+     .variant = kind,                                                                                               \
+     .layout = TPJ_LAYOUT_POINTWISE},                                                                               \
+    {                                                                                                               \
+        .name = op ".Scalar", .params = "T self, S other", .emit = emit_compare, .hlo = direction, .variant = kind, \
+        .layout = TPJ_LAYOUT_POINTWISE                                                                              \
+    }
 
 const tpj_op_def tpj_ops_compare[] = {
     COMPARE("eq", "EQ", UNORDERED),
@@ -45,11 +51,17 @@ const tpj_op_def tpj_ops_compare[] = {
     COMPARE("le", "LE", ORDERED),
     COMPARE("gt", "GT", ORDERED),
     COMPARE("ge", "GE", ORDERED),
-    {.name = "isin.Tensor_Tensor", .params = "T elements, T test_elements, B assume_unique=false, B invert=false",
-     .emit = emit_isin, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "isin.Tensor_Scalar", .params = "T elements, S test_element, B assume_unique=false, B invert=false",
-     .emit = emit_isin_number, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "isin.Scalar_Tensor", .params = "S element, T test_elements, B assume_unique=false, B invert=false",
-     .emit = emit_number_isin, .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "isin.Tensor_Tensor",
+     .params = "T elements, T test_elements, B assume_unique=false, B invert=false",
+     .emit = emit_isin,
+     .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "isin.Tensor_Scalar",
+     .params = "T elements, S test_element, B assume_unique=false, B invert=false",
+     .emit = emit_isin_number,
+     .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "isin.Scalar_Tensor",
+     .params = "S element, T test_elements, B assume_unique=false, B invert=false",
+     .emit = emit_number_isin,
+     .layout = TPJ_LAYOUT_POINTWISE},
     {0},
 };

@@ -30,7 +30,8 @@ static reduction reduction_of(tpj_emit *e, tpj_value *x) {
     reduction r = {.h = h, .x = x, .dims = every_dim(h, rank), .n_dims = rank};
     if (over == OVER_ALL) return r;
     r.keep = tpj_bool(e, "keepdim", false);
-    if (over == OVER_LIST) r.dims = tpj_dims(e, "dim", rank, &r.n_dims);
+    if (over == OVER_LIST)
+        r.dims = tpj_dims(e, "dim", rank, &r.n_dims);
     else if (tpj_has(e, "dim")) {
         int64_t *dims = hlo_dims(h, 1);
         dims[0] = tpj_dim(e, "dim", rank);
@@ -85,10 +86,11 @@ static const char *base_name(tpj_emit *e) {
 static bool check_not_empty(tpj_emit *e, const reduction *r) {
     if (hlo_failed(r->h) || hlo_elements(r->x) > 0) return !hlo_failed(r->h);
     if (r->n_dims == r->x->type.rank && (tpj_row(e)->variant == OVER_ALL || r->n_dims != 1)) {
-        tpj_fail(e, tpj_row(e)->variant == OVER_ALL ? TPJ_RUNTIME : TPJ_INDEX,
-                 "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
-                 "'dim' argument.",
-                 base_name(e));
+        tpj_fail(
+            e, tpj_row(e)->variant == OVER_ALL ? TPJ_RUNTIME : TPJ_INDEX,
+            "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+            "'dim' argument.",
+            base_name(e));
         return false;
     }
     for (int i = 0; i < r->n_dims; i++) {
@@ -130,10 +132,9 @@ static tpj_value *mean_of(const reduction *r) {
 static void emit_mean(tpj_emit *e) {
     tpj_dtype given = tpj_in_type(e, "self").dtype, dtype = tpj_dtype_of(e, "dtype", given);
     if (tpj_dtype_is_integral(dtype)) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "mean(): %s dtype. %s dtype must be either a floating point or complex dtype. Got: %s",
-                 tpj_has(e, "dtype") ? "unsupported output" : "could not infer output", tpj_has(e, "dtype") ? "Optional" : "Input",
-                 tpj_dtype_torch_name(dtype));
+        tpj_fail(e, TPJ_RUNTIME, "mean(): %s dtype. %s dtype must be either a floating point or complex dtype. Got: %s",
+                 tpj_has(e, "dtype") ? "unsupported output" : "could not infer output",
+                 tpj_has(e, "dtype") ? "Optional" : "Input", tpj_dtype_torch_name(dtype));
         return;
     }
     reduction r = reduction_in(e, dtype);
@@ -194,10 +195,11 @@ static void emit_norm_of(tpj_emit *e, double p, tpj_dtype dtype) {
     }
     reduction r = reduction_in(e, dtype);
     if (n_reduced(&r) == 0 && (p < 0 || p == HUGE_VAL) && check_not_empty(e, &r) && !hlo_failed(r.h))
-        tpj_fail(e, TPJ_RUNTIME,
-                 "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have an "
-                 "identity",
-                 p);
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have an "
+            "identity",
+            p);
     tpj_value *size = hlo_abs(r.h, r.x);
     /* |x| of complex numbers needs its square root only where it is not squared again, which the compiler sees to. */
     out_reduced(e, &r, norm_of(&r, size, p), hlo_real_dtype(dtype));
@@ -225,7 +227,8 @@ static void emit_renorm(tpj_emit *e) {
     }
     double p = tpj_float(e, "p", 2), limit = tpj_float(e, "maxnorm", 0);
     if (p <= 0 || limit < 0) {
-        tpj_fail(e, TPJ_RUNTIME, p <= 0 ? "renorm: non-positive norm not supported" : "renorm: expected maxnorm to be >= 0");
+        tpj_fail(e, TPJ_RUNTIME,
+                 p <= 0 ? "renorm: non-positive norm not supported" : "renorm: expected maxnorm to be >= 0");
         return;
     }
     int64_t *dims = hlo_dims(h, rank);
@@ -312,7 +315,8 @@ static void emit_arg_extreme(tpj_emit *e) {
 
 /* ---- rows ---- */
 
-#define OVER(kind, op, parameters, function, ...) {.name = op, .params = parameters, .emit = function, .variant = kind, __VA_ARGS__}
+#define OVER(kind, op, parameters, function, ...) \
+    {.name = op, .params = parameters, .emit = function, .variant = kind, __VA_ARGS__}
 #define MOMENT(op, function) OVER(OVER_LIST, op, "T self, I[]? dim, S!? correction, B keepdim=false", function)
 
 const tpj_op_def tpj_ops_reduce[] = {
@@ -332,7 +336,10 @@ const tpj_op_def tpj_ops_reduce[] = {
     OVER(OVER_ALL, "norm.ScalarOpt_dtype", "T self, S!? p, D dtype", emit_norm_dtype),
     OVER(OVER_LIST, "norm.ScalarOpt_dim", "T self, S!? p, I[] dim, B keepdim=false", emit_norm),
     OVER(OVER_LIST, "norm.ScalarOpt_dim_dtype", "T self, S!? p, I[] dim, B keepdim, D dtype", emit_norm_dtype),
-    {.name = "renorm", .params = "T self, S! p, I dim, S! maxnorm", .emit = emit_renorm, .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "renorm",
+     .params = "T self, S! p, I dim, S! maxnorm",
+     .emit = emit_renorm,
+     .layout = TPJ_LAYOUT_POINTWISE},
     OVER(OVER_LIST, "logsumexp", "T self, I[] dim, B keepdim=false", emit_logsumexp),
     OVER(OVER_ALL, "all", "T self", emit_logic, .hlo = "and"),
     OVER(OVER_DIM, "all.dim", "T self, I dim, B keepdim=false", emit_logic, .hlo = "and"),

@@ -53,8 +53,12 @@ static void emit_exp2(tpj_emit *e) {
     out_float(e, hlo_pow(tpj_builder(e), tpj_like(tpj_builder(e), x, 2), x));
 }
 
-static void emit_log2(tpj_emit *e) { out_float(e, times(tpj_builder(e), hlo_log(tpj_builder(e), float_self(e)), 1 / LN_2)); }
-static void emit_log10(tpj_emit *e) { out_float(e, times(tpj_builder(e), hlo_log(tpj_builder(e), float_self(e)), 1 / LN_10)); }
+static void emit_log2(tpj_emit *e) {
+    out_float(e, times(tpj_builder(e), hlo_log(tpj_builder(e), float_self(e)), 1 / LN_2));
+}
+static void emit_log10(tpj_emit *e) {
+    out_float(e, times(tpj_builder(e), hlo_log(tpj_builder(e), float_self(e)), 1 / LN_10));
+}
 
 static void emit_reciprocal(tpj_emit *e) {
     tpj_value *x = float_self(e);
@@ -119,8 +123,11 @@ static void emit_polygamma(tpj_emit *e) {
         tpj_fail(e, TPJ_RUNTIME, "polygamma(n, x) does not support negative n.");
         return;
     }
-    if (n == 0) out_float(e, digamma(h, x));
-    else out_float(e, times(h, tpj_zeta(h, hlo_full_like(h, x, (double)n + 1), x), (n % 2 ? 1 : -1) * tgamma((double)n + 1)));
+    if (n == 0)
+        out_float(e, digamma(h, x));
+    else
+        out_float(
+            e, times(h, tpj_zeta(h, hlo_full_like(h, x, (double)n + 1), x), (n % 2 ? 1 : -1) * tgamma((double)n + 1)));
 }
 
 /* The logarithm of the multivariate gamma function. */
@@ -182,8 +189,10 @@ static void emit_trunc(tpj_emit *e) {
 static void emit_frac(tpj_emit *e) {
     tpj_dtype dtype = tpj_in_type(e, "self").dtype;
     tpj_value *x = same_self(e);
-    if (tpj_dtype_is_float(dtype)) out_same(e, hlo_sub(tpj_builder(e), x, tpj_truncate(tpj_builder(e), x)));
-    else tpj_fail_dtype(e, dtype);
+    if (tpj_dtype_is_float(dtype))
+        out_same(e, hlo_sub(tpj_builder(e), x, tpj_truncate(tpj_builder(e), x)));
+    else
+        tpj_fail_dtype(e, dtype);
 }
 
 static void emit_round_decimals(tpj_emit *e) {
@@ -209,9 +218,10 @@ static void emit_abs(tpj_emit *e) {
 
 static void emit_neg(tpj_emit *e) {
     if (tpj_in_type(e, "self").dtype == TPJ_BOOL)
-        tpj_fail(e, TPJ_RUNTIME,
-                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
-                 "the `~` or `logical_not()` operator instead.");
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use "
+            "the `~` or `logical_not()` operator instead.");
     out_same(e, hlo_neg(tpj_builder(e), same_self(e)));
 }
 
@@ -246,14 +256,17 @@ static void emit_sgn(tpj_emit *e) {
 
 static void emit_signbit(tpj_emit *e) {
     tpj_dtype dtype = tpj_in_type(e, "self").dtype;
-    if (tpj_dtype_is_complex(dtype)) tpj_fail(e, TPJ_RUNTIME, "signbit is not implemented for complex tensors.");
-    else tpj_out(e, tpj_sign_bit(tpj_builder(e), tpj_in(e, "self")));
+    if (tpj_dtype_is_complex(dtype))
+        tpj_fail(e, TPJ_RUNTIME, "signbit is not implemented for complex tensors.");
+    else
+        tpj_out(e, tpj_sign_bit(tpj_builder(e), tpj_in(e, "self")));
 }
 
 static void emit_angle(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x = float_self(e), *y;
-    if (tpj_dtype_is_complex(x->type.dtype)) y = hlo_binary(h, "atan2", hlo_imag(h, x), hlo_real(h, x));
+    if (tpj_dtype_is_complex(x->type.dtype))
+        y = hlo_binary(h, "atan2", hlo_imag(h, x), hlo_real(h, x));
     else {
         y = tpj_select_or(h, tpj_compare_number(h, "LT", x, 0), hlo_full_like(h, x, PI), 0);
         y = hlo_select(h, hlo_is_nan(h, x), x, y);
@@ -282,8 +295,10 @@ static void emit_is_signed_inf(tpj_emit *e) {
 
 static void emit_bitwise_not(tpj_emit *e) {
     tpj_dtype dtype = tpj_in_type(e, "self").dtype;
-    if (tpj_dtype_is_integral(dtype)) tpj_out(e, hlo_not(tpj_builder(e), tpj_in(e, "self")));
-    else tpj_fail_dtype(e, dtype);
+    if (tpj_dtype_is_integral(dtype))
+        tpj_out(e, hlo_not(tpj_builder(e), tpj_in(e, "self")));
+    else
+        tpj_fail_dtype(e, dtype);
 }
 
 static void emit_logical_not(tpj_emit *e) {
@@ -316,12 +331,16 @@ static tpj_value *without_nan(tpj_emit *e, tpj_value *x) {
 static void emit_nan_to_num(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x = tpj_in(e, "self");
-    if (tpj_dtype_is_integral(x->type.dtype)) tpj_out(e, x);
-    else if (!tpj_dtype_is_complex(x->type.dtype)) tpj_out(e, without_nan(e, x));
-    else tpj_out(e, hlo_complex(h, without_nan(e, hlo_real(h, x)), without_nan(e, hlo_imag(h, x))));
+    if (tpj_dtype_is_integral(x->type.dtype))
+        tpj_out(e, x);
+    else if (!tpj_dtype_is_complex(x->type.dtype))
+        tpj_out(e, without_nan(e, x));
+    else
+        tpj_out(e, hlo_complex(h, without_nan(e, hlo_real(h, x)), without_nan(e, hlo_imag(h, x))));
 }
 
-#define UNARY(op, function, ...) {.name = op, .params = "T self", .emit = function, .layout = TPJ_LAYOUT_POINTWISE, __VA_ARGS__}
+#define UNARY(op, function, ...) \
+    {.name = op, .params = "T self", .emit = function, .layout = TPJ_LAYOUT_POINTWISE, __VA_ARGS__}
 #define FLOAT(op, hlo_name) UNARY(op, emit_float, .hlo = hlo_name)
 #define REAL(op, hlo_name) UNARY(op, emit_real, .hlo = hlo_name)
 
@@ -373,7 +392,10 @@ const tpj_op_def tpj_ops_unary[] = {
     UNARY("ceil", emit_round, .hlo = "ceil"),
     UNARY("floor", emit_round, .hlo = "floor"),
     UNARY("round", emit_round, .hlo = "round_nearest_even"),
-    {.name = "round.decimals", .params = "T self, I decimals", .emit = emit_round_decimals, .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "round.decimals",
+     .params = "T self, I decimals",
+     .emit = emit_round_decimals,
+     .layout = TPJ_LAYOUT_POINTWISE},
     UNARY("trunc", emit_trunc),
     UNARY("frac", emit_frac),
     UNARY("abs", emit_abs),
@@ -389,7 +411,9 @@ const tpj_op_def tpj_ops_unary[] = {
     UNARY("isneginf", emit_is_signed_inf, .variant = -1),
     UNARY("bitwise_not", emit_bitwise_not),
     UNARY("logical_not", emit_logical_not),
-    {.name = "nan_to_num", .params = "T self, F? nan, F? posinf, F? neginf", .emit = emit_nan_to_num,
+    {.name = "nan_to_num",
+     .params = "T self, F? nan, F? posinf, F? neginf",
+     .emit = emit_nan_to_num,
      .layout = TPJ_LAYOUT_POINTWISE},
     {0},
 };
