@@ -90,7 +90,13 @@ void hlo_donate(tpj_hlo *h, int parameter, int output) {
     h->parameters[parameter].output = output;
 }
 
-void hlo_set_precision(tpj_hlo *h, const char *precision) { h->precision = tpj_arena_string(&h->arena, precision); }
+void hlo_set_precision(tpj_hlo *h, const char *precision) {
+    const char *copy = tpj_arena_string(&h->arena, precision);
+    if (copy == NULL)
+        out_of_memory(h);
+    else
+        h->precision = copy;
+}
 
 /* ---- interned text ---- */
 

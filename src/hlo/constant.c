@@ -59,13 +59,9 @@ static void format_float(char *buffer, size_t size, tpj_dtype dtype, double valu
     format_decimal(buffer, size, dtype, value);
 }
 
-static int dtype_bits(tpj_dtype dtype) {
-    return dtype == TPJ_I4 || dtype == TPJ_U4 ? 4 : (int)tpj_dtype_bytes(dtype) * 8;
-}
-
 /* The value that `dtype` keeps of `value`: the low bits. */
 static int64_t wrap_integer(tpj_dtype dtype, int64_t value) {
-    int drop = 64 - dtype_bits(dtype);
+    int drop = 64 - hlo_dtype_bits(dtype);
     if (drop == 0) return value;
     uint64_t high = (uint64_t)value << drop;
     return tpj_dtype_is_unsigned(dtype) ? (int64_t)(high >> drop) : (int64_t)high >> drop;
@@ -157,13 +153,13 @@ tpj_value *hlo_zeros(tpj_hlo *h, tpj_dtype dtype, int rank, const int64_t *dims)
 tpj_value *hlo_lowest(tpj_hlo *h, tpj_dtype dtype) {
     if (tpj_dtype_is_float(dtype)) return hlo_number(h, dtype, -HUGE_VAL);
     if (tpj_dtype_is_unsigned(dtype)) return hlo_integer(h, dtype, 0);
-    return hlo_integer(h, dtype, INT64_MIN >> (64 - dtype_bits(dtype)));
+    return hlo_integer(h, dtype, INT64_MIN >> (64 - hlo_dtype_bits(dtype)));
 }
 
 tpj_value *hlo_highest(tpj_hlo *h, tpj_dtype dtype) {
     if (tpj_dtype_is_float(dtype)) return hlo_number(h, dtype, HUGE_VAL);
     if (tpj_dtype_is_unsigned(dtype)) return hlo_integer(h, dtype, -1);
-    return hlo_integer(h, dtype, INT64_MAX >> (64 - dtype_bits(dtype)));
+    return hlo_integer(h, dtype, INT64_MAX >> (64 - hlo_dtype_bits(dtype)));
 }
 
 /* ---- arrays ---- */
@@ -214,8 +210,8 @@ tpj_value *hlo_array_of_integers(tpj_hlo *h, tpj_dtype dtype, int rank, const in
     int64_t n = count(rank, dims);
     if (n == 0) return hlo_zeros(h, dtype, rank, dims);
     /* What has no blob of whole bytes goes through a type that has. */
-    if (!tpj_dtype_is_integral(dtype) || dtype == TPJ_BOOL || dtype_bits(dtype) < 8) {
-        tpj_dtype carrier = dtype == TPJ_BOOL || dtype_bits(dtype) < 8 ? TPJ_I8 : TPJ_I64;
+    if (!tpj_dtype_is_integral(dtype) || dtype == TPJ_BOOL || hlo_dtype_bits(dtype) < 8) {
+        tpj_dtype carrier = dtype == TPJ_BOOL || hlo_dtype_bits(dtype) < 8 ? TPJ_I8 : TPJ_I64;
         return hlo_convert(h, hlo_array_of_integers(h, carrier, rank, dims, values), dtype);
     }
     uint64_t *bits = bits_array(h, n);

@@ -149,14 +149,10 @@ tpj_value *hlo_conj(tpj_hlo *h, tpj_value *x) {
     return hlo_complex(h, hlo_real(h, x), hlo_neg(h, hlo_imag(h, x)));
 }
 
-static int64_t bits_of(tpj_dtype dtype) {
-    return dtype == TPJ_I4 || dtype == TPJ_U4 ? 4 : (int64_t)tpj_dtype_bytes(dtype) * 8;
-}
-
 tpj_value *hlo_bitcast(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
     if (!hlo_ready(h, &x, 1)) return &h->poison;
     if (x->type.dtype == dtype) return x;
-    int64_t from = bits_of(x->type.dtype), to = bits_of(dtype);
+    int64_t from = hlo_dtype_bits(x->type.dtype), to = hlo_dtype_bits(dtype);
     int rank = x->type.rank;
     int64_t *dims = hlo_dims(h, rank + 1);
     if (h->failed) return &h->poison;

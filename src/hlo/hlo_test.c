@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "allocation.h"
 #include "runner.h"
 
 static const int64_t TWO_BY_THREE[] = {2, 3};
@@ -262,4 +263,48 @@ TEST(hlo_chooses_the_form_of_cumulative_ops) {
     CHECK(cumulative_is(3, 20001, false, "transpose", true));
     CHECK(cumulative_is(3, 20001, true, "reverse", true));
     CHECK(cumulative_is(3, 1, false, "stablehlo", false));
+}
+
+static void ascending(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    (void)context;
+    results[0] = hlo_compare(h, "LT", arguments[0], arguments[1]);
+}
+
+/* Something of everything, for the sweep below. */
+static tpj_status *write_something(char **out_module) {
+    tpj_hlo *h;
+    TPJ_TRY(hlo_create(&h));
+    size_t length;
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 2, TWO_BY_THREE), *index, *sorted;
+    hlo_set_precision(h, "HIGH");
+    hlo_location(h, "everything", "test.py", 1);
+    const int64_t three[] = {3};
+    tpj_value *y = hlo_array_of_numbers(h, TPJ_F32, 1, three, (const double[]){1, 2, 3});
+    hlo_expand_together(h, &x, &y);
+    x = hlo_matmul(h, hlo_add(h, x, y), hlo_swap(h, x, 0, 1), TPJ_F32);
+    hlo_arg_reduce(h, true, x, 1, NULL, &index);
+    x = hlo_take(h, hlo_cumulative(h, "add", x, 0, true), index, 0);
+    x = hlo_concatenate(h, (tpj_value *const[]){x, hlo_full_like(h, x, 2)}, 2, 0);
+    hlo_sort(h, &x, 1, 1, true, ascending, NULL, &sorted);
+    tpj_value *result =
+        hlo_clamp(h, hlo_number(h, TPJ_F32, 0), hlo_slice_dim(h, sorted, 0, 0, 1, 1), hlo_number(h, TPJ_F32, 1));
+    tpj_status *status = hlo_finish(h, "everything", &result, 1, out_module, &length);
+    hlo_destroy(h);
+    return status;
+}
+
+TEST(hlo_survives_running_out_of_memory) {
+    bool refused = true;
+    for (int nth = 1; refused; nth++) {
+        char *module = NULL;
+        long before = allocation_n_live();
+        allocation_fail(nth, nth % 2 == 0);
+        tpj_status *status = write_something(&module);
+        refused = allocation_has_failed();
+        allocation_fail(0, false);
+        CHECK_ERROR(status, refused ? TPJ_OUT_OF_MEMORY : TPJ_OK, refused ? "memory" : "");
+        free(module);
+        CHECK_INT(allocation_n_live(), before);
+        CHECK(nth < 10000);
+    }
 }

@@ -13,6 +13,8 @@ bool hlo_ready(tpj_hlo *h, tpj_value *const *operands, int n) {
 
 tpj_type hlo_type(tpj_dtype dtype, int rank, const int64_t *dims) { return (tpj_type){dtype, rank, dims}; }
 
+int hlo_dtype_bits(tpj_dtype dtype) { return dtype == TPJ_I4 || dtype == TPJ_U4 ? 4 : (int)tpj_dtype_bytes(dtype) * 8; }
+
 bool hlo_same_type(const tpj_type *a, const tpj_type *b) {
     return a->dtype == b->dtype && a->rank == b->rank &&
            (a->rank == 0 || memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank) == 0);

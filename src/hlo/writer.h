@@ -46,6 +46,8 @@ struct tpj_hlo {
 bool hlo_ready(tpj_hlo *h, tpj_value *const *operands, int n);
 tpj_value *hlo_value(tpj_hlo *h, int id, int result, int n_of, tpj_dtype dtype, int rank, const int64_t *dims);
 tpj_type hlo_type(tpj_dtype dtype, int rank, const int64_t *dims);
+/* Bits of an element: 4 for the sub-byte types. */
+int hlo_dtype_bits(tpj_dtype dtype);
 bool hlo_same_type(const tpj_type *a, const tpj_type *b);
 /* "f32[2,3]" in the arena, for messages. */
 const char *hlo_type_string(tpj_hlo *h, const tpj_type *type);
