@@ -1,4 +1,6 @@
 /* Embeddings: rows of a table by number, their sums over bags, and the gradients. */
+#include <math.h>
+
 #include "ops/indexing.h"
 
 static bool indices_ok(tpj_emit *e, const tpj_value *indices) {
@@ -77,6 +79,40 @@ static void emit_embedding_dense_backward(tpj_emit *e) {
     if (tpj_bool(e, "scale_grad_by_freq", false)) grad = scale_by_frequency(h, grad, indices, n_rows);
     indices = drop_padding(h, indices, tpj_int(e, "padding_idx", -1), n_rows);
     tpj_out_as(e, add_rows(h, indices, grad, n_rows), dtype);
+}
+
+/* The rows that are named and whose norm is above max_norm are scaled down to it. A row that is named twice gets the same
+ * value twice. */
+static void emit_embedding_renorm(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *weight = tpj_in(e, "self"), *indices = tpj_in(e, "indices");
+    tpj_dtype dtype = weight->type.dtype, compute = tpj_compute_dtype(dtype);
+    double limit = tpj_float(e, "max_norm", 0), p = tpj_float(e, "norm_type", 2);
+    if (!indices_ok(e, indices)) return;
+    if (weight->type.rank != 2) {
+        tpj_fail(e, TPJ_RUNTIME, "'self' must be 2-D");
+        return;
+    }
+    if (hlo_elements(indices) == 0 || hlo_elements(weight) == 0) {
+        tpj_out(e, weight);
+        return;
+    }
+    indices = tpj_index_argument(e, hlo_flatten(h, indices), hlo_dim(weight, 0), false);
+    tpj_value *rows = hlo_convert(h, hlo_take(h, weight, indices, 0), compute), *size = hlo_abs(h, rows);
+    int64_t last = 1;
+    tpj_value *power = hlo_number(h, compute, p), *root = hlo_number(h, compute, 1 / p), *norm;
+    if (isinf(p)) {
+        norm = hlo_reduce(h, "maximum", size, hlo_number(h, compute, 0), &last, 1);
+    } else if (p == 2) {
+        norm = hlo_sqrt(h, hlo_reduce_dim(h, "add", hlo_mul(h, size, size), 1));
+    } else {
+        norm = hlo_pow(h, hlo_reduce_dim(h, "add", hlo_pow(h, size, power), 1), root);
+    }
+    tpj_value *most = hlo_number(h, compute, limit), *above = hlo_compare(h, "GT", norm, most);
+    tpj_value *factor = hlo_div(h, most, hlo_add(h, norm, hlo_number(h, compute, 1e-7)));
+    factor = hlo_select(h, above, factor, hlo_number(h, compute, 1));
+    rows = hlo_convert(h, hlo_mul(h, rows, as_column(h, factor, hlo_dim(weight, 1))), dtype);
+    tpj_out(e, tpj_scatter_rows(h, "replace", weight, 0, indices, rows));
 }
 
 /* ---- bags ---- */
@@ -262,6 +298,8 @@ const tpj_op_def tpj_ops_embedding[] = {
     {.name = "embedding_dense_backward",
      .params = "T grad_output, T indices, I num_weights, I padding_idx, B scale_grad_by_freq",
      .emit = emit_embedding_dense_backward},
+    {.name = "embedding_renorm", .params = "T self, T indices, F max_norm, F norm_type", .emit = emit_embedding_renorm,
+     .layout = TPJ_LAYOUT_SELF},
     {.name = "_embedding_bag", .params = BAG_PARAMS, .emit = emit_embedding_bag},
     {.name = "_embedding_bag_forward_only", .params = BAG_PARAMS, .emit = emit_embedding_bag},
     {.name = "_embedding_bag_dense_backward",

@@ -179,43 +179,6 @@ static void emit_bucketize(tpj_emit *e) {
     out_search(e, sorted, values, tpj_bool(e, "right", false));
 }
 
-/* ---- histogram ---- */
-
-/* The range given, or the data's own where min == max; a range of no width is widened by one on each side. */
-static void histogram_range(tpj_emit *e, tpj_value *x, tpj_value **out_low, tpj_value **out_high) {
-    tpj_hlo *h = tpj_builder(e);
-    tpj_dtype dtype = x->type.dtype;
-    tpj_value *low = tpj_scalar(e, "min", dtype), *high = tpj_scalar(e, "max", dtype), *one = hlo_number(h, dtype, 1);
-    if (hlo_elements(x) > 0) {
-        tpj_value *own = hlo_compare(h, "EQ", low, high);
-        tpj_value *least = hlo_reduce_all(h, "minimum", x), *most = hlo_reduce_all(h, "maximum", x);
-        low = hlo_select(h, own, least, low);
-        high = hlo_select(h, own, most, high);
-    }
-    tpj_value *flat = hlo_compare(h, "EQ", low, high);
-    *out_low = hlo_select(h, flat, hlo_sub(h, low, one), low);
-    *out_high = hlo_select(h, flat, hlo_add(h, high, one), high);
-}
-
-static void emit_histc(tpj_emit *e) {
-    tpj_hlo *h = tpj_builder(e);
-    tpj_dtype dtype = tpj_in_type(e, "self").dtype, compute = tpj_compute_dtype(tpj_float_dtype(dtype));
-    tpj_value *x = hlo_flatten(h, tpj_in_as(e, "self", compute)), *low, *high;
-    int64_t bins = tpj_int(e, "bins", 100);
-    if (bins <= 0) {
-        tpj_fail(e, TPJ_RUNTIME, "bins must be > 0");
-        return;
-    }
-    histogram_range(e, x, &low, &high);
-    tpj_value *scaled = hlo_mul(h, hlo_sub(h, x, low), hlo_number(h, compute, (double)bins));
-    tpj_value *bin = hlo_convert(h, hlo_div(h, scaled, hlo_sub(h, high, low)), TPJ_I32);
-    bin = hlo_min(h, bin, hlo_integer(h, TPJ_I32, bins - 1)); /* the last bin holds its upper end */
-    tpj_value *inside = hlo_and(h, hlo_compare(h, "GE", x, low), hlo_compare(h, "LE", x, high));
-    bin = hlo_select(h, inside, bin, hlo_integer(h, TPJ_I32, bins));
-    tpj_value *ones = hlo_full(h, compute, 1, x->type.dims, 1);
-    tpj_out_as(e, tpj_scatter_rows(h, "add", hlo_zeros(h, compute, 1, &bins), 0, bin, ones), dtype);
-}
-
 /* ---- indices of triangles ---- */
 
 /* How many of row's `columns` columns lie at or below (`lower`) / at or above the diagonal `offset`. */
@@ -267,7 +230,6 @@ const tpj_op_def tpj_ops_index[] = {
      .emit = emit_bucketize, .variant = SEARCH_TENSOR},
     {.name = "bucketize.Scalar", .params = "S self, T boundaries, B out_int32=False, B right=False",
      .emit = emit_bucketize, .variant = SEARCH_SCALAR},
-    {.name = "histc", .params = "T self, I bins=100, S min=0, S max=0", .emit = emit_histc},
     {.name = "tril_indices", .params = "I row, I col, I offset=0, D? dtype", .emit = emit_triangle_indices,
      .flags = TPJ_OP_FACTORY, .variant = 1},
     {.name = "triu_indices", .params = "I row, I col, I offset=0, D? dtype", .emit = emit_triangle_indices,

@@ -360,6 +360,24 @@ static void emit_euclidean_dist(tpj_emit *e) {
 
 static tpj_value *power(tpj_hlo *h, tpj_value *x, double p) { return hlo_pow(h, x, hlo_number(h, x->type.dtype, p)); }
 
+/* p-norms of the differences of all pairs of points, [.., P, R]. */
+static tpj_value *pair_norms(tpj_hlo *h, tpj_value *x1, tpj_value *x2, double p) {
+    tpj_dtype dtype = x1->type.dtype;
+    tpj_value *distance = hlo_abs(h, differences(h, x1, x2));
+    int last = distance->type.rank - 1;
+    if (p == 0) {
+        tpj_value *differs = hlo_compare(h, "NE", distance, hlo_number(h, dtype, 0));
+        return hlo_reduce_dim(h, "add", hlo_convert(h, differs, dtype), last);
+    }
+    if (isinf(p)) {
+        int64_t dim = last;
+        return hlo_reduce(h, "maximum", distance, hlo_number(h, dtype, 0), &dim, 1);
+    }
+    if (p == 1) return hlo_reduce_dim(h, "add", distance, last);
+    if (p == 2) return hlo_sqrt(h, hlo_reduce_dim(h, "add", hlo_mul(h, distance, distance), last));
+    return power(h, hlo_reduce_dim(h, "add", power(h, distance, p), last), 1 / p);
+}
+
 static void emit_cdist_forward(tpj_emit *e) {
     enum { MANY_POINTS = 25, MODE_IF_NECESSARY = 0, MODE_PRODUCT = 1 };
     tpj_hlo *h = tpj_builder(e);
@@ -371,29 +389,12 @@ static void emit_cdist_forward(tpj_emit *e) {
         return;
     }
     int64_t mode = tpj_int(e, "compute_mode", MODE_IF_NECESSARY);
-    tpj_dtype dtype = x1->type.dtype;
     bool many = hlo_dim(x1, -2) > MANY_POINTS || hlo_dim(x2, -2) > MANY_POINTS;
     if (p == 2 && hlo_dim(x1, -1) > 0 && (mode == MODE_PRODUCT || (mode == MODE_IF_NECESSARY && many))) {
         tpj_out(e, euclidean(h, x1, x2));
         return;
     }
-    tpj_value *distance = hlo_abs(h, differences(h, x1, x2));
-    int last = distance->type.rank - 1;
-    tpj_value *result;
-    if (p == 0) {
-        tpj_value *differs = hlo_compare(h, "NE", distance, hlo_number(h, dtype, 0));
-        result = hlo_reduce_dim(h, "add", hlo_convert(h, differs, dtype), last);
-    } else if (isinf(p)) {
-        int64_t dim = last;
-        result = hlo_reduce(h, "maximum", distance, hlo_number(h, dtype, 0), &dim, 1);
-    } else if (p == 1) {
-        result = hlo_reduce_dim(h, "add", distance, last);
-    } else if (p == 2) {
-        result = hlo_sqrt(h, hlo_reduce_dim(h, "add", hlo_mul(h, distance, distance), last));
-    } else {
-        result = power(h, hlo_reduce_dim(h, "add", power(h, distance, p), last), 1 / p);
-    }
-    tpj_out(e, result);
+    tpj_out(e, pair_norms(h, x1, x2, p));
 }
 
 /* d distance / d difference, element by element. `distance` and `grad` have a last dimension of 1 repeated. */
@@ -426,6 +427,47 @@ static void emit_cdist_backward(tpj_emit *e) {
     tpj_out(e, hlo_reduce_dim(h, "add", hlo_mul(h, grad, slope), rank - 2));
 }
 
+/* The pairs i < j of n points in row-major order: a mask over [n, n]. */
+static tpj_value *pair_mask(tpj_hlo *h, int64_t n) {
+    int64_t dims[] = {n, n};
+    return hlo_flatten(h, tpj_band_mask(h, "GT", 2, dims, 0));
+}
+
+static void emit_pdist_forward(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *x = tpj_in(e, "self");
+    if (!rank_ok(e, "pdist: self", x, 2)) return;
+    int64_t n = hlo_dim(x, 0);
+    tpj_value *all = hlo_flatten(h, pair_norms(h, x, x, tpj_float(e, "p", 2)));
+    tpj_out(e, tpj_compact(h, pair_mask(h, n), all, n * (n - 1) / 2, hlo_number(h, x->type.dtype, 0)));
+}
+
+/* A value of each pair as a symmetric matrix with a diagonal of zeros. */
+static tpj_value *pairs_to_matrix(tpj_hlo *h, tpj_value *pairs, int64_t n) {
+    int64_t dims[] = {n, n};
+    tpj_value *mask = pair_mask(h, n), *zero = hlo_number(h, pairs->type.dtype, 0);
+    tpj_value *upper = hlo_select(h, mask, hlo_take(h, pairs, tpj_mask_positions(h, mask, 0), 0), zero);
+    upper = hlo_reshape(h, upper, 2, dims);
+    return hlo_add(h, upper, hlo_swap(h, upper, 0, 1));
+}
+
+static void emit_pdist_backward(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *x = tpj_in(e, "self");
+    int64_t n = hlo_dim(x, 0);
+    double p = tpj_float(e, "p", 2);
+    if (p == 0 || n <= 1 || hlo_elements(x) == 0) {
+        tpj_out(e, hlo_zeros(h, x->type.dtype, x->type.rank, x->type.dims));
+        return;
+    }
+    tpj_value *difference = differences(h, x, x);
+    tpj_value *grad = hlo_unsqueeze(h, pairs_to_matrix(h, tpj_in(e, "grad"), n), 2);
+    tpj_value *distance = hlo_unsqueeze(h, pairs_to_matrix(h, tpj_in(e, "pdist"), n), 2);
+    grad = hlo_expand(h, grad, 3, difference->type.dims);
+    tpj_value *slope = distance_slope(h, p, difference, hlo_expand(h, distance, 3, difference->type.dims));
+    tpj_out(e, hlo_reduce_dim(h, "add", hlo_mul(h, grad, slope), 1));
+}
+
 const tpj_op_def tpj_ops_matmul[] = {
     {.name = "mm", .params = "T self, T mat2", .emit = emit_mm},
     {.name = "mm.dtype", .params = "T self, T mat2, D out_dtype", .emit = emit_mm, .variant = WITH_OUT_DTYPE},
@@ -452,5 +494,7 @@ const tpj_op_def tpj_ops_matmul[] = {
      .emit = emit_trilinear},
     {.name = "_euclidean_dist", .params = "T x1, T x2", .emit = emit_euclidean_dist},
     {.name = "_cdist_forward", .params = "T x1, T x2, F p, I? compute_mode", .emit = emit_cdist_forward},
+    {.name = "_pdist_forward", .params = "T self, F p=2.0", .emit = emit_pdist_forward},
+    {.name = "_pdist_backward", .params = "T grad, T self, F p, T pdist", .emit = emit_pdist_backward},
     {.name = "_cdist_backward", .params = "T grad, T x1, T x2, F p, T cdist", .emit = emit_cdist_backward},
     {0}};

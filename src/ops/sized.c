@@ -333,6 +333,8 @@ const tpj_op_def tpj_ops_sized[] = {
      .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_PAIR},
     {.name = "_unique2", .params = "T self, B sorted=True, B return_inverse=False, B return_counts=False",
      .emit = emit_unique, .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_FLAT},
+    {.name = "unique_dim_consecutive", .params = "T self, I dim, B return_inverse=False, B return_counts=False",
+     .emit = emit_unique, .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_CONSECUTIVE},
     {.name = "unique_dim",
      .params = "T self, I dim, B sorted=True, B return_inverse=False, B return_counts=False", .emit = emit_unique,
      .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_DIM},

@@ -225,6 +225,23 @@ static void emit_slice(tpj_emit *e) {
     tpj_out(e, hlo_slice_dim(tpj_builder(e), x, dim, start, end, step));
 }
 
+static void emit_narrow_copy(tpj_emit *e) {
+    tpj_value *x = tpj_in(e, "self");
+    if (x->type.rank == 0) {
+        tpj_fail(e, TPJ_RUNTIME, "narrow() cannot be applied to a 0-dim tensor.");
+        return;
+    }
+    int dim = tpj_dim(e, "dim", x->type.rank);
+    int64_t size = hlo_dim(x, dim), start = tpj_int(e, "start", 0), length = tpj_int(e, "length", 0);
+    if (start < 0) start += size;
+    if (length < 0 || start < 0 || start + length > size) {
+        tpj_fail(e, TPJ_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start,
+                 (long long)length, (long long)size);
+        return;
+    }
+    tpj_out(e, hlo_slice_dim(tpj_builder(e), x, dim, start, start + length, 1));
+}
+
 static tpj_value *select_at(tpj_hlo *h, tpj_value *x, int dim, int64_t index) {
     return hlo_squeeze(h, hlo_slice_dim(h, x, dim, index, index + 1, 1), dim);
 }
@@ -386,6 +403,7 @@ const tpj_op_def tpj_ops_view[] = {
     {.name = "squeeze.dim", .params = "T self, I dim", .emit = emit_squeeze, .variant = SQUEEZE_DIM},
     {.name = "squeeze.dims", .params = "T self, I[] dim", .emit = emit_squeeze, .variant = SQUEEZE_DIMS},
     {.name = "slice.Tensor", .params = "T self, I dim=0, I? start=None, I? end=None, I step=1", .emit = emit_slice},
+    {.name = "narrow_copy", .params = "T self, I dim, I start, I length", .emit = emit_narrow_copy},
     {.name = "select.int", .params = "T self, I dim, I index", .emit = emit_select},
     {.name = "unbind.int", .params = "T self, I dim=0", .emit = emit_unbind},
     {.name = "split.Tensor", .params = "T self, I split_size, I dim=0", .emit = emit_split},
