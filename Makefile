@@ -26,7 +26,7 @@ CORE_LIB := $(PACKAGE)/libtpj.so
 GLUE_LIB := $(PACKAGE)/libtpj_glue.so
 EXT_LIB  := $(PACKAGE)/_C.abi3.so
 
-.PHONY: all help native core examples glue pyext venv dev demo compare conformance test lint format clean distclean
+.PHONY: all help native core examples docs glue pyext venv dev demo compare conformance test lint format clean distclean
 all: native
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo "make test       unit tests, fault sweep, source checks, lint and pytest"
 	@echo "make core       the C core alone (needs a C compiler, no Python); also: glue, pyext"
 	@echo "make examples   the programs of examples/c, in $(BUILD)/examples"
+	@echo "make docs       docs/settings.md and docs/operators.md, from the tables in src/"
 	@echo "make venv       $(VENV) with torch and the package; make dev adds what the tests need"
 	@echo "make lint       ruff, mypy, clang-format; also: tidy (clang-tidy), format (rewrites)"
 	@echo "make check-c    C tests under ASan and UBSan; also: check-tsan, check-fuzz, check-sources, check-python"
@@ -123,6 +124,11 @@ $(EXAMPLES): $(BUILD)/examples/%: examples/c/%.c $(wildcard examples/c/*.h inclu
 	$(call say,cc,$<)
 	$(Q)$(CC) -Iinclude $(CPPFLAGS) -std=c11 $(OPT) -g $(WARNINGS) $(CFLAGS) $< $(BUILD)/libtpj.so \
 	    '-Wl,-rpath,$$ORIGIN/..' -o $@
+
+# --- The pages of docs/ that are made from the tables; a test compares them -------------------------------------------
+
+docs: $(VENV_STAMP) native
+	$(VENV)/bin/python tools/make_docs.py
 
 # --- The glue (C++, PyTorch's headers) and the Python extension (C, limited API) -------------------------------------
 

@@ -91,7 +91,8 @@ def _library() -> ctypes.CDLL:
 
 def rows() -> list[Row]:
     """All rows, in the order of the table."""
-    library, found = _library(), []
+    library = _library()
+    found: list[Row] = []
     while (op := library.tpj_op_at(len(found))) is not None:
         writes = (library.tpj_op_writes(op) or b"").decode()
         found.append(
