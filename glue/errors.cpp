@@ -2,6 +2,9 @@
 
 #include <string>
 
+extern "C" TPJ_API const char tpj_glue_mark[];
+const char tpj_glue_mark[] = TPJ_GLUE_MARK;
+
 void tpj_glue_throw(tpj_status *status) {
     const tpj_code code = tpj_status_code(status);
     std::string message = tpj_status_message(status);

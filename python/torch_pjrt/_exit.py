@@ -1,10 +1,10 @@
 """Leaves the interpreter cleanly after a backward pass.
 
 Autograd runs backward on a thread per device. PyTorch keeps the caller's contextvars with each backward pass, and the
-thread that drops the pass last takes the GIL for it. If that is the device's thread and the interpreter is being finalised by
-then, Python ends the thread by unwinding it, and C++ ends the process: "terminate called without an active exception".
-A script that ends right after `backward()` met this in one of three runs on a loaded machine. So wait at exit, without
-the GIL, until those threads sleep again: about a millisecond.
+thread that drops the pass last takes the GIL for it. If that is the device's thread and the interpreter is being
+finalised by then, Python ends the thread by unwinding it, and C++ ends the process: "terminate called without an
+active exception". A script that ends right after `backward()` met this in one of three runs on a loaded machine. So
+wait at exit, without the GIL, until those threads sleep again: about a millisecond.
 """
 
 import atexit

@@ -1,8 +1,10 @@
 """Registers the device with PyTorch."""
 
 import contextlib
+import mmap
 import sys
 import warnings
+from pathlib import Path
 
 import torch
 
@@ -21,13 +23,14 @@ def load() -> None:
         plugin = _discovery.discover()
         if plugin.inert:
             return
+        _check_version()
         # The extension brings the glue: guard, allocator and kernels must be there before the device gets its name.
         from torch_pjrt import _C
     except (ImportError, OSError) as error:
         # Not built, or built for another torch. `import torch` has to work all the same.
         warnings.warn(
-            f'device "{BACKEND}" is not there, because the native parts of torch_pjrt do not load: {error}. They must '
-            f"be built against this torch ({torch.__version__}).",
+            f'device "{BACKEND}" is not there, because the native parts of torch_pjrt do not load: {error}. They have '
+            f"to be built against this torch ({torch.__version__}): install torch_pjrt again, or run make native.",
             stacklevel=2,
         )
         return
@@ -50,3 +53,17 @@ def load() -> None:
 
     _exit.register()
     loaded = True
+
+
+def _check_version() -> None:
+    """Raise ImportError when the glue was built for another minor version of torch. It says so in its file: to load it
+    would be too late."""
+    mark = b"torch_pjrt glue for torch "
+    path = Path(__file__).with_name("libtpj_glue.so")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(mark)
+        if start < 0:
+            return
+        built_for = content[start : start + 64].removeprefix(mark).split(b";")[0].decode()
+    if built_for != ".".join(torch.__version__.split(".")[:2]):
+        raise ImportError(f"libtpj_glue.so is built for torch {built_for}")

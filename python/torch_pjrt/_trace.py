@@ -60,7 +60,17 @@ def _decompositions() -> dict[OpOverload, Any]:
         prim = getattr(prims, name, None)  # the list names some that are not there
         if isinstance(prim, OpOverload) and getattr(prim, "impl_aten", None) is not None:
             table[prim] = prim.impl_aten  # type: ignore[attr-defined]
+    # Memory whose values are not given has some: zeros will do.
+    table[torch.ops.aten.empty.memory_format] = _zeros
+    table[torch.ops.aten.empty_like.default] = torch.zeros_like
+    table[torch.ops.aten.empty_strided.default] = lambda size, stride, **options: _zeros(size, **options)
+    table[torch.ops.aten.new_empty.default] = lambda self, size, **options: self.new_zeros(size, **options)
     return {op: _bounded(op, decomposition) for op, decomposition in table.items()}
+
+
+def _zeros(size: list[int], **options: Any) -> torch.Tensor:
+    options.pop("memory_format", None)
+    return torch.zeros(size, **options)
 
 
 def _bounded(op: OpOverload, decomposition: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,10 +1,15 @@
 """What `import torch` does with the package installed: it is quick, silent, and leaves PyTorch as it was."""
 
 import json
+import shutil
 import statistics
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import torch
 from processes import run
+from torch_pjrt import _loader
 
 IMPORT = "import torch"
 OFF = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
@@ -141,23 +146,42 @@ def test_fused_mode_says_that_it_is_missing():
     assert "not implemented" in run(code, TORCH_PJRT_EAGER_MODE="fused").stdout
 
 
-def test_broken_native_parts_do_not_break_torch(tmp_path):
-    """A package whose extension cannot be loaded warns, and PyTorch works."""
+def import_copy(tmp_path: Path, damage: Callable[[Path], None]) -> str:
+    """What `import torch` warns of with a copy of the package that was damaged; PyTorch itself has to work."""
+    copy = tmp_path / "torch_pjrt"
+    shutil.copytree(Path(_loader.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    damage(copy)
     code = f"""
-import shutil, sys, warnings, pathlib
-import importlib.util
-source = pathlib.Path(importlib.util.find_spec("torch_pjrt").origin).parent
-target = pathlib.Path({str(tmp_path)!r}) / "torch_pjrt"
-shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+import sys, warnings
 sys.path.insert(0, {str(tmp_path)!r})
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import torch
-print(torch.ones(2).sum().item(), [str(w.message) for w in caught if "torch_pjrt" in str(w.message)])
+messages = [str(w.message) for w in caught if "torch_pjrt" in str(w.message)]
+print(torch.ones(2).sum().item(), hasattr(torch, "tpu"), *messages)
 """
     out = run(code).stdout
-    assert out.startswith("2.0 ")
-    assert "do not load" in out
+    assert out.startswith("2.0 False ")
+    return out
+
+
+def test_missing_native_parts_do_not_break_torch(tmp_path):
+    assert "do not load" in import_copy(tmp_path, lambda package: [path.unlink() for path in package.glob("*.so")])
+
+
+def test_missing_core_does_not_break_torch(tmp_path):
+    assert "libtpj.so" in import_copy(tmp_path, lambda package: (package / "libtpj.so").unlink())
+
+
+def test_glue_for_another_torch_is_not_loaded(tmp_path):
+    def rename_version(package: Path) -> None:
+        glue = package / "libtpj_glue.so"
+        content = glue.read_bytes()
+        version = b"torch " + ".".join(torch.__version__.split(".")[:2]).encode() + b";"
+        assert content.count(version) == 1
+        glue.write_bytes(content.replace(version, b"torch 9" + version[7:]))
+
+    assert "built for torch 9." in import_copy(tmp_path, rename_version)
 
 
 @pytest.mark.parametrize("arguments", [["-m", "torch_pjrt", "info"]])
