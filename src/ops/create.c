@@ -79,9 +79,7 @@ static void emit_fill_tensor(tpj_emit *e) {
     tpj_out(e, filled(tpj_builder(e), value, type.rank, type.dims));
 }
 
-static void emit_scalar_tensor(tpj_emit *e) {
-    tpj_out(e, tpj_scalar(e, "s", tpj_dtype_of(e, "dtype", TPJ_F32)));
-}
+static void emit_scalar_tensor(tpj_emit *e) { tpj_out(e, tpj_scalar(e, "s", tpj_dtype_of(e, "dtype", TPJ_F32))); }
 
 static void emit_eye(tpj_emit *e) {
     int64_t n = tpj_int(e, "n", 0), dims[] = {n, tpj_row(e)->variant != 0 ? tpj_int(e, "m", 0) : n};
@@ -165,8 +163,9 @@ static void emit_arange(tpj_emit *e) {
     tpj_dtype dtype = tpj_dtype_of(e, "dtype", range_dtype(e));
     int64_t n = range_is_constant(e) ? constant_size(e) : tpj_size(e, 0);
     if (n < 0) {
-        tpj_fail(e, TPJ_RUNTIME, n == SIZE_STEP_ZERO ? "step must be nonzero"
-                                                     : "upper bound and lower bound inconsistent with step sign");
+        tpj_fail(e, TPJ_RUNTIME,
+                 n == SIZE_STEP_ZERO ? "step must be nonzero"
+                                     : "upper bound and lower bound inconsistent with step sign");
         return;
     }
     tpj_dtype compute = tpj_compute_dtype(dtype);
@@ -198,7 +197,8 @@ static bool read_steps(tpj_emit *e, tpj_dtype *out_dtype, int64_t *out_n) {
         tpj_fail(e, TPJ_RUNTIME, "number of steps must be non-negative");
         return false;
     }
-    bool is_complex = tpj_dtype_is_complex(tpj_scalar_dtype(e, "start")) || tpj_dtype_is_complex(tpj_scalar_dtype(e, "end"));
+    bool is_complex =
+        tpj_dtype_is_complex(tpj_scalar_dtype(e, "start")) || tpj_dtype_is_complex(tpj_scalar_dtype(e, "end"));
     *out_dtype = tpj_dtype_of(e, "dtype", is_complex ? TPJ_C64 : TPJ_F32);
     if (is_complex && !tpj_dtype_is_complex(*out_dtype)) {
         tpj_fail(e, TPJ_RUNTIME, "inferred dtype complex can't be safely cast to passed dtype %s",
@@ -227,13 +227,25 @@ static void emit_logspace(tpj_emit *e) {
 
 const tpj_op_def tpj_ops_create[] = {
     {.name = "full", .params = "I[] size, S fill_value, D? dtype=None", .emit = emit_full, .flags = TPJ_OP_FACTORY},
-    {.name = "zeros", .params = "I[] size, D? dtype=None", .emit = emit_constant, .flags = TPJ_OP_FACTORY, .variant = 0},
-    {.name = "ones", .params = "I[] size, D? dtype=None", .emit = emit_constant, .flags = TPJ_OP_FACTORY, .variant = 1},
-    {.name = "full_like", .params = "T self, S fill_value, D? dtype=None, M? memory_format=None",
-     .emit = emit_full_like, .layout = TPJ_LAYOUT_MEMORY_FORMAT},
-    {.name = "zeros_like", .params = CONSTANT_LIKE, .emit = emit_constant_like, .layout = TPJ_LAYOUT_MEMORY_FORMAT,
+    {.name = "zeros",
+     .params = "I[] size, D? dtype=None",
+     .emit = emit_constant,
+     .flags = TPJ_OP_FACTORY,
      .variant = 0},
-    {.name = "ones_like", .params = CONSTANT_LIKE, .emit = emit_constant_like, .layout = TPJ_LAYOUT_MEMORY_FORMAT,
+    {.name = "ones", .params = "I[] size, D? dtype=None", .emit = emit_constant, .flags = TPJ_OP_FACTORY, .variant = 1},
+    {.name = "full_like",
+     .params = "T self, S fill_value, D? dtype=None, M? memory_format=None",
+     .emit = emit_full_like,
+     .layout = TPJ_LAYOUT_MEMORY_FORMAT},
+    {.name = "zeros_like",
+     .params = CONSTANT_LIKE,
+     .emit = emit_constant_like,
+     .layout = TPJ_LAYOUT_MEMORY_FORMAT,
+     .variant = 0},
+    {.name = "ones_like",
+     .params = CONSTANT_LIKE,
+     .emit = emit_constant_like,
+     .layout = TPJ_LAYOUT_MEMORY_FORMAT,
      .variant = 1},
     {.name = "zero", .params = "T self", .emit = emit_zero, .layout = TPJ_LAYOUT_SELF},
     {.name = "fill.Scalar", .params = "T self, S value", .emit = emit_fill, .layout = TPJ_LAYOUT_SELF},
@@ -241,14 +253,30 @@ const tpj_op_def tpj_ops_create[] = {
     {.name = "scalar_tensor", .params = "S s, D? dtype=None", .emit = emit_scalar_tensor, .flags = TPJ_OP_FACTORY},
     {.name = "eye", .params = "I n, D? dtype=None", .emit = emit_eye, .flags = TPJ_OP_FACTORY},
     {.name = "eye.m", .params = "I n, I m, D? dtype=None", .emit = emit_eye, .flags = TPJ_OP_FACTORY, .variant = 1},
-    {.name = "arange", .params = "S end, D? dtype=None", .emit = emit_arange, .count = count_arange,
-     .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED, .variant = ARANGE_END},
-    {.name = "arange.start", .params = "S start, S end, D? dtype=None", .emit = emit_arange, .count = count_arange,
-     .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED, .variant = ARANGE_START},
-    {.name = "arange.start_step", .params = "S start, S end, S step=1, D? dtype=None", .emit = emit_arange,
-     .count = count_arange, .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED, .variant = ARANGE_STEP},
-    {.name = "linspace", .params = "S start, S end, I steps, D? dtype=None", .emit = emit_linspace,
+    {.name = "arange",
+     .params = "S end, D? dtype=None",
+     .emit = emit_arange,
+     .count = count_arange,
+     .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED,
+     .variant = ARANGE_END},
+    {.name = "arange.start",
+     .params = "S start, S end, D? dtype=None",
+     .emit = emit_arange,
+     .count = count_arange,
+     .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED,
+     .variant = ARANGE_START},
+    {.name = "arange.start_step",
+     .params = "S start, S end, S step=1, D? dtype=None",
+     .emit = emit_arange,
+     .count = count_arange,
+     .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED,
+     .variant = ARANGE_STEP},
+    {.name = "linspace",
+     .params = "S start, S end, I steps, D? dtype=None",
+     .emit = emit_linspace,
      .flags = TPJ_OP_FACTORY},
-    {.name = "logspace", .params = "S start, S end, I steps, f base=10.0, D? dtype=None", .emit = emit_logspace,
+    {.name = "logspace",
+     .params = "S start, S end, I steps, f base=10.0, D? dtype=None",
+     .emit = emit_logspace,
      .flags = TPJ_OP_FACTORY},
     {0}};

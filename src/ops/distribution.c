@@ -8,8 +8,8 @@
 
 enum { MOST_ROUNDS = 128 }; /* acceptance is above one half a round: more are never needed in practice */
 
-/* A method: candidates from two uniform numbers in (0, 1), and which of them are accepted. `p` are its parameters, each of
- * the samples' shape. */
+/* A method: candidates from two uniform numbers in (0, 1), and which of them are accepted. `p` are its parameters, each
+ * of the samples' shape. */
 enum { MAX_PARAMETERS = 8 };
 typedef struct method {
     void (*propose)(tpj_hlo *h, const struct method *m, tpj_value *u, tpj_value *v, tpj_value **out_candidate,
@@ -197,7 +197,8 @@ static void propose_poisson(tpj_hlo *h, const method *m, tpj_value *u, tpj_value
     tpj_value *limit = hlo_sub(h, tpj_like(h, b, 0.9277), hlo_div(h, tpj_like(h, b, 3.6224), plus(h, b, -2)));
     tpj_value *k = transformed(h, a, b, plus(h, rate, 0.43), u, &us), *quick = quick_accept(h, us, v, limit);
     tpj_value *possible = tpj_compare_number(h, "GE", k, 0), *safe = tpj_select_or(h, possible, k, 0);
-    tpj_value *density = hlo_sub(h, hlo_sub(h, hlo_mul(h, safe, hlo_log(h, rate)), rate), log_gamma(h, plus(h, safe, 1)));
+    tpj_value *density =
+        hlo_sub(h, hlo_sub(h, hlo_mul(h, safe, hlo_log(h, rate)), rate), log_gamma(h, plus(h, safe, 1)));
     tpj_value *below = hlo_compare(h, "LE", hlo_log(h, hat(h, v, scale, a, b, us)), density);
     *out_candidate = safe;
     *out_accepted = hlo_and(h, possible, hlo_or(h, quick, below));
@@ -262,8 +263,13 @@ static void emit_binomial(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_distribution[] = {
-    {.name = "_standard_gamma", .params = "T self, G generator=None", .emit = emit_standard_gamma, .flags = TPJ_OP_RANDOM},
-    {.name = "_sample_dirichlet", .params = "T self, G generator=None", .emit = emit_sample_dirichlet,
+    {.name = "_standard_gamma",
+     .params = "T self, G generator=None",
+     .emit = emit_standard_gamma,
+     .flags = TPJ_OP_RANDOM},
+    {.name = "_sample_dirichlet",
+     .params = "T self, G generator=None",
+     .emit = emit_sample_dirichlet,
      .flags = TPJ_OP_RANDOM},
     {.name = "poisson", .params = "T self, G generator=None", .emit = emit_poisson, .flags = TPJ_OP_RANDOM},
     {.name = "binomial", .params = "T count, T prob, G generator=None", .emit = emit_binomial, .flags = TPJ_OP_RANDOM},

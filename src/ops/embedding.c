@@ -5,10 +5,11 @@
 
 static bool indices_ok(tpj_emit *e, const tpj_value *indices) {
     if (indices->type.dtype == TPJ_I64 || indices->type.dtype == TPJ_I32) return true;
-    tpj_fail(e, TPJ_RUNTIME,
-             "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got %s "
-             "instead",
-             tpj_dtype_name(indices->type.dtype));
+    tpj_fail(
+        e, TPJ_RUNTIME,
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got %s "
+        "instead",
+        tpj_dtype_name(indices->type.dtype));
     return false;
 }
 
@@ -81,8 +82,8 @@ static void emit_embedding_dense_backward(tpj_emit *e) {
     tpj_out_as(e, add_rows(h, indices, grad, n_rows), dtype);
 }
 
-/* The rows that are named and whose norm is above max_norm are scaled down to it. A row that is named twice gets the same
- * value twice. */
+/* The rows that are named and whose norm is above max_norm are scaled down to it. A row that is named twice gets the
+ * same value twice. */
 static void emit_embedding_renorm(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *weight = tpj_in(e, "self"), *indices = tpj_in(e, "indices");
@@ -208,8 +209,9 @@ static void emit_embedding_bag(tpj_emit *e) {
     tpj_value *rows = bag_rows(h, &b), *from = NULL, *result;
     if (tpj_has(e, "per_sample_weights")) {
         if (mode != BAG_SUM) {
-            tpj_fail(e, TPJ_RUNTIME, "embedding_bag: per_sample_weights was not None, which is only supported for "
-                                     "mode='sum'");
+            tpj_fail(e, TPJ_RUNTIME,
+                     "embedding_bag: per_sample_weights was not None, which is only supported for "
+                     "mode='sum'");
             return;
         }
         rows = hlo_mul(h, rows, as_column(h, tpj_in_as(e, "per_sample_weights", compute), b.width));
@@ -289,8 +291,8 @@ static void emit_per_sample_weights_backward(tpj_emit *e) {
     tpj_out_as(e, sum, dtype);
 }
 
-#define BAG_PARAMS                                                                                           \
-    "T weight, T indices, T offsets, B scale_grad_by_freq=False, I mode=0, B sparse=False, "                 \
+#define BAG_PARAMS                                                                           \
+    "T weight, T indices, T offsets, B scale_grad_by_freq=False, I mode=0, B sparse=False, " \
     "T? per_sample_weights=None, B include_last_offset=False, I padding_idx=-1"
 
 const tpj_op_def tpj_ops_embedding[] = {
@@ -298,7 +300,9 @@ const tpj_op_def tpj_ops_embedding[] = {
     {.name = "embedding_dense_backward",
      .params = "T grad_output, T indices, I num_weights, I padding_idx, B scale_grad_by_freq",
      .emit = emit_embedding_dense_backward},
-    {.name = "embedding_renorm", .params = "T self, T indices, F max_norm, F norm_type", .emit = emit_embedding_renorm,
+    {.name = "embedding_renorm",
+     .params = "T self, T indices, F max_norm, F norm_type",
+     .emit = emit_embedding_renorm,
      .layout = TPJ_LAYOUT_SELF},
     {.name = "_embedding_bag", .params = BAG_PARAMS, .emit = emit_embedding_bag},
     {.name = "_embedding_bag_forward_only", .params = BAG_PARAMS, .emit = emit_embedding_bag},
@@ -309,7 +313,8 @@ const tpj_op_def tpj_ops_embedding[] = {
     {.name = "_embedding_bag_backward",
      .params = "T grad, T indices, T offsets, T offset2bag, T bag_size, T maximum_indices, I num_weights, "
                "B scale_grad_by_freq, I mode, B sparse, T? per_sample_weights, I padding_idx=-1",
-     .emit = emit_embedding_bag_backward, .variant = MAYBE_SPARSE},
+     .emit = emit_embedding_bag_backward,
+     .variant = MAYBE_SPARSE},
     {.name = "_embedding_bag_per_sample_weights_backward",
      .params = "T grad, T weight, T indices, T offsets, T offset2bag, I mode, I padding_idx=-1",
      .emit = emit_per_sample_weights_backward},

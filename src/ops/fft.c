@@ -1,5 +1,5 @@
-/* Fourier transforms over any dimensions. XLA transforms up to three trailing dimensions at a time; its inverses divide by
- * the number of elements, PyTorch's modes are folded into one factor. */
+/* Fourier transforms over any dimensions. XLA transforms up to three trailing dimensions at a time; its inverses divide
+ * by the number of elements, PyTorch's modes are folded into one factor. */
 #include <math.h>
 
 #include "ops/indexing.h"
@@ -7,7 +7,8 @@
 enum { MAX_FFT_DIMS = 3 };
 enum { NORM_NONE, NORM_BY_ROOT_N, NORM_BY_N }; /* PyTorch's fft_norm_mode */
 
-/* One transform over dims[0..n), the last of them last, by way of a transpose. `size`: of the real side's last dimension. */
+/* One transform over dims[0..n), the last of them last, by way of a transpose. `size`: of the real side's last
+ * dimension. */
 static tpj_value *transform(tpj_hlo *h, tpj_value *x, const char *type, const int64_t *dims, int n, int64_t size) {
     int rank = x->type.rank, at = 0;
     int64_t *forth = hlo_dims(h, rank), *back = hlo_dims(h, rank), length[MAX_FFT_DIMS];
@@ -50,8 +51,8 @@ static const int64_t *read_dims(tpj_emit *e, int rank, int *out_n) {
     for (int i = 0; i < *out_n; i++) {
         wrapped[i] = dims[i] < 0 ? dims[i] + rank : dims[i];
         if (wrapped[i] >= 0 && wrapped[i] < rank) continue;
-        tpj_fail(e, TPJ_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -rank, rank - 1,
-                 (long long)dims[i]);
+        tpj_fail(e, TPJ_INDEX, "Dimension out of range (expected to be in range of [%d, %d], but got %lld)", -rank,
+                 rank - 1, (long long)dims[i]);
         wrapped[i] = 0;
     }
     return wrapped;

@@ -44,11 +44,16 @@ static void emit_each_of_pairs(tpj_emit *e) {
 
 enum { OTHER, MAT2, SRC, EXPONENT, TENSORS1, TENSOR1 };
 
-#define EACH(op) {.name = "_foreach_" op, .params = "T[] self", .emit = emit_each, .hlo = op ", self", .layout = TPJ_LAYOUT_SELF}
+#define EACH(op) \
+    {.name = "_foreach_" op, .params = "T[] self", .emit = emit_each, .hlo = op ", self", .layout = TPJ_LAYOUT_SELF}
 #define ROW(op, parameters, calls) \
     {.name = "_foreach_" op, .params = parameters, .emit = emit_each, .hlo = calls, .layout = TPJ_LAYOUT_SELF}
-#define PAIRS(op, parameters, calls, list)                                                                       \
-    {.name = "_foreach_" op, .params = parameters, .emit = emit_each_of_pairs, .hlo = calls, .layout = TPJ_LAYOUT_SELF, \
+#define PAIRS(op, parameters, calls, list) \
+    {.name = "_foreach_" op,               \
+     .params = parameters,                 \
+     .emit = emit_each_of_pairs,           \
+     .hlo = calls,                         \
+     .layout = TPJ_LAYOUT_SELF,            \
      .variant = (list)}
 
 #define WITH_SCALAR "T[] self, S scalar"
@@ -56,38 +61,73 @@ enum { OTHER, MAT2, SRC, EXPONENT, TENSORS1, TENSOR1 };
 #define WITH_LIST "T[] self, T[] other"
 #define FUSED "T[] self, T[] tensor1, T[] tensor2"
 /* Ops of two tensors or a tensor and a number. */
-#define ARITHMETIC(op)                                                     \
-    ROW(op ".Scalar", WITH_SCALAR, op ".Tensor, self, scalar"),            \
+#define ARITHMETIC(op)                                                    \
+    ROW(op ".Scalar", WITH_SCALAR, op ".Tensor, self, scalar"),           \
         ROW(op ".ScalarList", WITH_SCALARS, op ".Tensor, self, scalars"), \
         PAIRS(op ".List", WITH_LIST, op ".Tensor, self, other", OTHER)
 /* add and sub have an alpha. */
-#define SCALED(op)                                                              \
-    ROW(op ".Scalar", WITH_SCALAR, op ".Tensor, self, scalar, 1"),              \
-        ROW(op ".ScalarList", WITH_SCALARS, op ".Tensor, self, scalars, 1"),   \
+#define SCALED(op)                                                           \
+    ROW(op ".Scalar", WITH_SCALAR, op ".Tensor, self, scalar, 1"),           \
+        ROW(op ".ScalarList", WITH_SCALARS, op ".Tensor, self, scalars, 1"), \
         PAIRS(op ".List", WITH_LIST ", S alpha=1", op ".Tensor, self, other, alpha", OTHER)
 /* Bounds: clamp_min and maximum are one thing here. */
-#define BOUND(op, row)                                                 \
-    ROW(op ".Scalar", WITH_SCALAR, row ", self, scalar"),              \
-        ROW(op ".ScalarList", WITH_SCALARS, row ", self, scalars"),   \
+#define BOUND(op, row)                                                                                                \
+    ROW(op ".Scalar", WITH_SCALAR, row ", self, scalar"), ROW(op ".ScalarList", WITH_SCALARS, row ", self, scalars"), \
         PAIRS(op ".List", WITH_LIST, row ".Tensor, self, other", OTHER)
 
 const tpj_op_def tpj_ops_foreach[] = {
-    EACH("abs"), EACH("acos"), EACH("asin"), EACH("atan"), EACH("ceil"), EACH("cos"), EACH("cosh"), EACH("erf"),
-    EACH("erfc"), EACH("exp"), EACH("expm1"), EACH("floor"), EACH("frac"), EACH("lgamma"), EACH("log"), EACH("log10"),
-    EACH("log1p"), EACH("log2"), EACH("max"), EACH("neg"), EACH("reciprocal"), EACH("round"), EACH("rsqrt"),
-    EACH("sigmoid"), EACH("sign"), EACH("sin"), EACH("sinh"), EACH("sqrt"), EACH("tan"), EACH("tanh"), EACH("trunc"),
+    EACH("abs"),
+    EACH("acos"),
+    EACH("asin"),
+    EACH("atan"),
+    EACH("ceil"),
+    EACH("cos"),
+    EACH("cosh"),
+    EACH("erf"),
+    EACH("erfc"),
+    EACH("exp"),
+    EACH("expm1"),
+    EACH("floor"),
+    EACH("frac"),
+    EACH("lgamma"),
+    EACH("log"),
+    EACH("log10"),
+    EACH("log1p"),
+    EACH("log2"),
+    EACH("max"),
+    EACH("neg"),
+    EACH("reciprocal"),
+    EACH("round"),
+    EACH("rsqrt"),
+    EACH("sigmoid"),
+    EACH("sign"),
+    EACH("sin"),
+    EACH("sinh"),
+    EACH("sqrt"),
+    EACH("tan"),
+    EACH("tanh"),
+    EACH("trunc"),
     EACH("zero"),
-    SCALED("add"), SCALED("sub"), ARITHMETIC("mul"), ARITHMETIC("div"),
-    BOUND("clamp_max", "clamp_max"), BOUND("clamp_min", "clamp_min"),
-    BOUND("minimum", "clamp_max"), BOUND("maximum", "clamp_min"),
+    SCALED("add"),
+    SCALED("sub"),
+    ARITHMETIC("mul"),
+    ARITHMETIC("div"),
+    BOUND("clamp_max", "clamp_max"),
+    BOUND("clamp_min", "clamp_min"),
+    BOUND("minimum", "clamp_max"),
+    BOUND("maximum", "clamp_min"),
     ROW("add.Tensor", "T[] self, T other, S alpha=1", "add.Tensor, self, other, alpha"),
     ROW("mul.Tensor", "T[] self, T other", "mul.Tensor, self, other"),
     ROW("div.Tensor", "T[] self, T other", "div.Tensor, self, other"),
     ROW("pow.Scalar", "T[] self, S exponent", "pow.Tensor_Scalar, self, exponent"),
     ROW("pow.ScalarList", "T[] self, S[] exponent", "pow.Tensor_Scalar, self, exponent"),
     PAIRS("pow.List", "T[] self, T[] exponent", "pow.Tensor_Tensor, self, exponent", EXPONENT),
-    {.name = "_foreach_pow.ScalarAndTensor", .params = "S self, T[] exponent", .emit = emit_each,
-     .hlo = "pow.Scalar, self, exponent", .layout = TPJ_LAYOUT_SELF, .variant = 1},
+    {.name = "_foreach_pow.ScalarAndTensor",
+     .params = "S self, T[] exponent",
+     .emit = emit_each,
+     .hlo = "pow.Scalar, self, exponent",
+     .layout = TPJ_LAYOUT_SELF,
+     .variant = 1},
     PAIRS("addcmul.Scalar", FUSED ", S value=1", "addcmul, self, tensor1, tensor2, value", TENSOR1),
     PAIRS("addcmul.ScalarList", FUSED ", S[] scalars", "addcmul, self, tensor1, tensor2, scalars", TENSOR1),
     PAIRS("addcdiv.Scalar", FUSED ", S value=1", "addcdiv, self, tensor1, tensor2, value", TENSOR1),

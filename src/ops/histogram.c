@@ -34,7 +34,8 @@ static tpj_value *edge_bin(tpj_hlo *h, tpj_value *x, tpj_value *edges) {
     tpj_value *last = hlo_reshape(h, hlo_slice_dim(h, edges, 0, n, n + 1, 1), 0, NULL);
     tpj_value *bin = hlo_sub(h, tpj_search_sorted(h, edges, x, true), one);
     bin = hlo_select(h, hlo_compare(h, "EQ", x, last), hlo_integer(h, TPJ_I32, n - 1), bin);
-    tpj_value *inside = hlo_and(h, hlo_compare(h, "GE", x, hlo_reshape(h, first, 0, NULL)), hlo_compare(h, "LE", x, last));
+    tpj_value *inside =
+        hlo_and(h, hlo_compare(h, "GE", x, hlo_reshape(h, first, 0, NULL)), hlo_compare(h, "LE", x, last));
     return hlo_select(h, inside, bin, hlo_integer(h, TPJ_I32, n));
 }
 
@@ -86,7 +87,8 @@ static tpj_value *to_density(tpj_hlo *h, tpj_value *hist, tpj_value *const *edge
     hist = hlo_div(h, hist, hlo_reduce_all(h, "add", hist));
     for (int d = 0; d < hist->type.rank; d++) {
         int64_t n = hlo_dim(edges[d], 0), at = d;
-        tpj_value *width = hlo_sub(h, hlo_slice_dim(h, edges[d], 0, 1, n, 1), hlo_slice_dim(h, edges[d], 0, 0, n - 1, 1));
+        tpj_value *width =
+            hlo_sub(h, hlo_slice_dim(h, edges[d], 0, 1, n, 1), hlo_slice_dim(h, edges[d], 0, 0, n - 1, 1));
         hist = hlo_div(h, hist, hlo_broadcast_in_dim(h, width, hist->type.rank, hist->type.dims, &at));
     }
     return hist;
@@ -158,7 +160,8 @@ static void emit_histogramdd(tpj_emit *e) {
         edges = TPJ_ARENA_ARRAY(hlo_arena(h), tpj_value *, n + 1);
     }
     if (edges == NULL || x->type.rank < 2 || hlo_dim(x, -1) != n) {
-        tpj_fail(e, TPJ_RUNTIME, "torch.histogramdd(): the size of bins must be equal to the innermost dimension of the input");
+        tpj_fail(e, TPJ_RUNTIME,
+                 "torch.histogramdd(): the size of bins must be equal to the innermost dimension of the input");
         return;
     }
     int64_t *bins = hlo_dims(h, n), total = 1;
@@ -191,12 +194,17 @@ static void emit_histogramdd(tpj_emit *e) {
 
 const tpj_op_def tpj_ops_histogram[] = {
     {.name = "histc", .params = "T self, I bins=100, S min=0, S max=0", .emit = emit_histc},
-    {.name = "histogram.bins_tensor", .params = "T self, T bins, T? weight=None, B density=False",
-     .emit = emit_histogram, .variant = 1},
+    {.name = "histogram.bins_tensor",
+     .params = "T self, T bins, T? weight=None, B density=False",
+     .emit = emit_histogram,
+     .variant = 1},
     {.name = "histogram.bin_ct",
-     .params = "T self, I bins=100, F[]? range=None, T? weight=None, B density=False", .emit = emit_histogram},
+     .params = "T self, I bins=100, F[]? range=None, T? weight=None, B density=False",
+     .emit = emit_histogram},
     {.name = "_histogramdd_bin_edges", .params = MANY("I[]"), .emit = emit_histogramdd, .variant = BIN_EDGES},
     {.name = "_histogramdd_from_bin_cts", .params = MANY("I[]"), .emit = emit_histogramdd, .variant = BIN_COUNTS},
-    {.name = "_histogramdd_from_bin_tensors", .params = "T self, T[] bins, T? weight=None, B density=False",
-     .emit = emit_histogramdd, .variant = BIN_TENSORS},
+    {.name = "_histogramdd_from_bin_tensors",
+     .params = "T self, T[] bins, T? weight=None, B density=False",
+     .emit = emit_histogramdd,
+     .variant = BIN_TENSORS},
     {0}};

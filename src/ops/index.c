@@ -1,4 +1,5 @@
-/* Reading elements by index: index, index_select, gather, take, searches. What has a data-dependent size is in sized.c. */
+/* Reading elements by index: index, index_select, gather, take, searches. What has a data-dependent size is in
+ * sized.c. */
 #include <string.h>
 
 #include "ops/indexing.h"
@@ -74,7 +75,8 @@ static void emit_gather(tpj_emit *e) {
             tpj_fail(e, TPJ_RUNTIME,
                      "Size does not match at dimension %d expected index %s to be no larger than self %s apart from "
                      "dimension %d",
-                     d, tpj_shape_text(h, at->type.rank, at->type.dims), tpj_shape_text(h, x->type.rank, x->type.dims), dim);
+                     d, tpj_shape_text(h, at->type.rank, at->type.dims), tpj_shape_text(h, x->type.rank, x->type.dims),
+                     dim);
             return;
         }
         x = hlo_slice_dim(h, x, d, 0, hlo_dim(at, d), 1);
@@ -91,7 +93,8 @@ static void emit_take(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x = hlo_flatten(h, tpj_in(e, "self")), *index = tpj_in(e, "index");
     if (index->type.dtype != TPJ_I64) {
-        tpj_fail(e, TPJ_RUNTIME, "take(): Expected a long tensor for index, but got %s", tpj_dtype_name(index->type.dtype));
+        tpj_fail(e, TPJ_RUNTIME, "take(): Expected a long tensor for index, but got %s",
+                 tpj_dtype_name(index->type.dtype));
         return;
     }
     if (hlo_elements(index) == 0) {
@@ -130,10 +133,11 @@ static void out_search(tpj_emit *e, tpj_value *sorted, tpj_value *values, bool r
     bool fits = rank == 1 || rank == values->type.rank;
     for (int d = 0; fits && rank > 1 && d < rank - 1; d++) fits = hlo_dim(sorted, d) == hlo_dim(values, d);
     if (rank == 0 || !fits) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value "
-                 "tensor must match, but we got boundaries tensor %s and input value tensor %s",
-                 tpj_shape_text(h, rank, sorted->type.dims), tpj_shape_text(h, values->type.rank, values->type.dims));
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value "
+            "tensor must match, but we got boundaries tensor %s and input value tensor %s",
+            tpj_shape_text(h, rank, sorted->type.dims), tpj_shape_text(h, values->type.rank, values->type.dims));
         return;
     }
     tpj_value *position = tpj_search_sorted(h, sorted, values, right);
@@ -222,16 +226,27 @@ const tpj_op_def tpj_ops_index[] = {
     {.name = "take", .params = "T self, T index", .emit = emit_take},
     {.name = "searchsorted.Tensor",
      .params = "T sorted_sequence, T self, B out_int32=False, B right=False, Str? side=None, T? sorter=None",
-     .emit = emit_searchsorted, .variant = SEARCH_TENSOR},
+     .emit = emit_searchsorted,
+     .variant = SEARCH_TENSOR},
     {.name = "searchsorted.Scalar",
      .params = "T sorted_sequence, S self, B out_int32=False, B right=False, Str? side=None, T? sorter=None",
-     .emit = emit_searchsorted, .variant = SEARCH_SCALAR},
-    {.name = "bucketize.Tensor", .params = "T self, T boundaries, B out_int32=False, B right=False",
-     .emit = emit_bucketize, .variant = SEARCH_TENSOR},
-    {.name = "bucketize.Scalar", .params = "S self, T boundaries, B out_int32=False, B right=False",
-     .emit = emit_bucketize, .variant = SEARCH_SCALAR},
-    {.name = "tril_indices", .params = "I row, I col, I offset=0, D? dtype", .emit = emit_triangle_indices,
-     .flags = TPJ_OP_FACTORY, .variant = 1},
-    {.name = "triu_indices", .params = "I row, I col, I offset=0, D? dtype", .emit = emit_triangle_indices,
+     .emit = emit_searchsorted,
+     .variant = SEARCH_SCALAR},
+    {.name = "bucketize.Tensor",
+     .params = "T self, T boundaries, B out_int32=False, B right=False",
+     .emit = emit_bucketize,
+     .variant = SEARCH_TENSOR},
+    {.name = "bucketize.Scalar",
+     .params = "S self, T boundaries, B out_int32=False, B right=False",
+     .emit = emit_bucketize,
+     .variant = SEARCH_SCALAR},
+    {.name = "tril_indices",
+     .params = "I row, I col, I offset=0, D? dtype",
+     .emit = emit_triangle_indices,
+     .flags = TPJ_OP_FACTORY,
+     .variant = 1},
+    {.name = "triu_indices",
+     .params = "I row, I col, I offset=0, D? dtype",
+     .emit = emit_triangle_indices,
      .flags = TPJ_OP_FACTORY},
     {0}};

@@ -79,8 +79,8 @@ tpj_value *tpj_scatter_along(tpj_hlo *h, const char *kind, tpj_value *x, int dim
         tpj_value **parts = TPJ_ARENA_ARRAY(hlo_arena(h), tpj_value *, rank);
         if (parts == NULL) return hlo_fail(h, TPJ_OUT_OF_MEMORY, "out of memory");
         for (int i = 0; i < rank; i++) {
-            parts[i] = i == dim ? hlo_reshape(h, index, rank + 1, dims)
-                                : hlo_iota(h, index->type.dtype, rank + 1, dims, i);
+            parts[i] =
+                i == dim ? hlo_reshape(h, index, rank + 1, dims) : hlo_iota(h, index->type.dtype, rank + 1, dims, i);
         }
         coordinates = hlo_concatenate(h, parts, rank, rank);
     }
@@ -158,8 +158,8 @@ typedef struct search {
     bool right;
 } search;
 
-/* The element belongs to the left part: < value, or <= value when `right`. Written as a negation so that a NaN is taken as
- * larger than everything, as PyTorch's binary search does. */
+/* The element belongs to the left part: < value, or <= value when `right`. Written as a negation so that a NaN is taken
+ * as larger than everything, as PyTorch's binary search does. */
 static tpj_value *search_goes_right(tpj_hlo *h, bool right, tpj_value *element, tpj_value *value) {
     return hlo_not(h, hlo_compare(h, right ? "GT" : "GE", element, value));
 }

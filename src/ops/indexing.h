@@ -33,12 +33,12 @@ tpj_value *tpj_write_slice(tpj_hlo *h, tpj_value *x, tpj_value *src, int dim, in
 /* Python's slice rule: wraps and clamps start and end into a dimension of `size`; returns the number of elements. */
 int64_t tpj_slice_bounds(int64_t *start, int64_t *end, int64_t step, int64_t size);
 
-/* A matrix' diagonal, seen in x with dim1 and dim2 moved behind the others and flattened into one last dimension: element i
- * of the diagonal lies at start + i * step there. */
+/* A matrix' diagonal, seen in x with dim1 and dim2 moved behind the others and flattened into one last dimension:
+ * element i of the diagonal lies at start + i * step there. */
 typedef struct tpj_diagonal {
-    tpj_value *flat;              /* [other dims.., rows * columns] */
-    const int64_t *permutation;   /* of x, that moves dim1 and dim2 behind */
-    const int64_t *moved_dims;    /* x's dims so permuted */
+    tpj_value *flat;            /* [other dims.., rows * columns] */
+    const int64_t *permutation; /* of x, that moves dim1 and dim2 behind */
+    const int64_t *moved_dims;  /* x's dims so permuted */
     int64_t start, step, length;
 } tpj_diagonal;
 /* false: the op has failed (a dimension out of range, or the same twice). Reads offset, dim1 and dim2. */
@@ -56,26 +56,27 @@ tpj_value *tpj_mask_positions(tpj_hlo *h, tpj_value *mask, int64_t n);
 /* The elements of a rank-1 x whose mask is set, in order, in an array of n elements; the rest is `fill` (a scalar). */
 tpj_value *tpj_compact(tpj_hlo *h, tpj_value *mask, tpj_value *x, int64_t n, tpj_value *fill);
 
-/* How many elements of each row of `sorted` (last dimension) are < value, or <= value when `right`. sorted has rank 1 or the
- * leading dims of `values`; the result has the shape of `values`, dtype I32. */
+/* How many elements of each row of `sorted` (last dimension) are < value, or <= value when `right`. sorted has rank 1
+ * or the leading dims of `values`; the result has the shape of `values`, dtype I32. */
 tpj_value *tpj_search_sorted(tpj_hlo *h, tpj_value *sorted, tpj_value *values, bool right);
 
 /* Sorts x along dim with PyTorch's order: NaN counts as the largest value. Stable. out_indices (may be NULL): I32. */
 void tpj_sort(tpj_hlo *h, tpj_value *x, int dim, bool descending, tpj_value **out_values, tpj_value **out_indices);
 
-/* true where column == row + offset over the last two of dims (an iota comparison: "EQ" diagonal, "LE" lower, "GE" upper). */
+/* true where column == row + offset over the last two of dims (an iota comparison: "EQ" diagonal, "LE" lower, "GE"
+ * upper). */
 tpj_value *tpj_band_mask(tpj_hlo *h, const char *direction, int rank, const int64_t *dims, int64_t offset);
 
 /* Advanced indexing, x[i, None, j]: where each index lies and what the result looks like. */
 typedef struct tpj_index_plan {
-    tpj_value *starts;      /* [broadcast dims.., n_indexed]: the position in the indexed dimensions */
+    tpj_value *starts; /* [broadcast dims.., n_indexed]: the position in the indexed dimensions */
     int n_indexed;
     const int64_t *indexed; /* those dimensions of x */
-    int rank;               /* of the result: x's other dimensions, and the indices' broadcast dims where the indexed ones */
-    const int64_t *dims;    /* stood when they are adjacent, in front when not */
+    int rank; /* of the result: x's other dimensions, and the indices' broadcast dims where the indexed ones */
+    const int64_t *dims; /* stood when they are adjacent, in front when not */
     int n_window;
-    const int64_t *window;  /* the result's dimensions that are x's other ones */
-    bool empty;             /* the result has no elements */
+    const int64_t *window; /* the result's dimensions that are x's other ones */
+    bool empty;            /* the result has no elements */
 } tpj_index_plan;
 /* `indices`: n entries, NULL for None, integers of any broadcastable shapes. false: the op has failed. */
 bool tpj_index_plan_make(tpj_emit *e, const tpj_value *x, tpj_value *const *indices, int n, tpj_index_plan *out_plan);

@@ -1,5 +1,5 @@
-/* Linear algebra that runs in the program: triangular solves, Cholesky, LU with partial pivoting and what follows from it,
- * QR. Batches are flattened to one dimension inside. What is not here (SVD, eigenvalues, ..) runs on the CPU. */
+/* Linear algebra that runs in the program: triangular solves, Cholesky, LU with partial pivoting and what follows from
+ * it, QR. Batches are flattened to one dimension inside. What is not here (SVD, eigenvalues, ..) runs on the CPU. */
 #include "ops/indexing.h"
 
 /* ---- shapes ---- */
@@ -50,7 +50,8 @@ static bool broadcast_batches(tpj_emit *e, tpj_value **a, tpj_value **b) {
     }
     if (!tpj_common_shape(h, batches, 2, &rank, &batch)) {
         tpj_fail(e, TPJ_RUNTIME, "%s: batch dimensions %s and %s do not broadcast", tpj_row(e)->name,
-                 tpj_shape_text(h, (*a)->type.rank, (*a)->type.dims), tpj_shape_text(h, (*b)->type.rank, (*b)->type.dims));
+                 tpj_shape_text(h, (*a)->type.rank, (*a)->type.dims),
+                 tpj_shape_text(h, (*b)->type.rank, (*b)->type.dims));
         return false;
     }
     for (int i = 0; i < 2; i++) {
@@ -227,9 +228,9 @@ static void lu_eliminate(tpj_hlo *h, tpj_value *const *arguments, tpj_value **re
     tpj_value *order = arguments[LU_ORDER];
     a = exchange(h, a, k, other, row_at(h, a, k), row_at_each(h, a, other));
     order = exchange(h, order, k, other, row_at(h, order, k), row_at_each(h, order, other));
-    tpj_value *pivot_row = row_at(h, a, k);                                             /* [batch, 1, n] */
+    tpj_value *pivot_row = row_at(h, a, k); /* [batch, 1, n] */
     column = hlo_reshape(h, hlo_dynamic_slice(h, a, column_start, column_sizes), 2, column_dims);
-    tpj_value *pivot = hlo_flatten(h, row_at(h, column, k));                              /* [batch] */
+    tpj_value *pivot = hlo_flatten(h, row_at(h, column, k)); /* [batch] */
     tpj_value *no_pivot = hlo_compare(h, "EQ", pivot, hlo_number(h, pivot->type.dtype, 0));
     tpj_value *below = hlo_and(h, hlo_compare(h, "GT", row, k), hlo_not(h, spread(h, no_pivot, 2, column_dims, 0)));
     tpj_value *factor = hlo_div(h, column, spread(h, pivot, 2, column_dims, 0));
@@ -491,7 +492,8 @@ static void emit_lu_solve(tpj_emit *e) {
     /* X A = B is A^H X^H = B^H */
     tpj_value *rhs = left ? b : transposed(h, b, true), *columns = flat_batch(h, pivots);
     tpj_value *order = order_of_pivots(h, hlo_squeeze(h, columns, 2), hlo_dim(packed, -2));
-    tpj_value *x = unflat_batch(h, solve_factors(h, flat_batch(h, packed), order, flat_batch(h, rhs), left ? adjoint : !adjoint), b);
+    tpj_value *x = unflat_batch(
+        h, solve_factors(h, flat_batch(h, packed), order, flat_batch(h, rhs), left ? adjoint : !adjoint), b);
     tpj_out(e, left ? x : transposed(h, x, true));
 }
 
@@ -518,8 +520,8 @@ static tpj_value *product_of_reflectors(tpj_hlo *h, tpj_value *reflectors, tpj_v
         return identity_like(h, hlo_zeros(h, dtype, 3, dims), dtype);
     }
     tpj_value *operands[] = {reflectors, taus};
-    return hlo_op1(h, "custom_call", operands, 2, "call_target_name = \"ProductOfElementaryHouseholderReflectors\"", dtype,
-                   3, dims);
+    return hlo_op1(h, "custom_call", operands, 2, "call_target_name = \"ProductOfElementaryHouseholderReflectors\"",
+                   dtype, 3, dims);
 }
 
 static void emit_qr(tpj_emit *e) {
@@ -602,7 +604,8 @@ static void emit_ormqr(tpj_emit *e) {
     }
     tpj_value *q = product_of_reflectors(h, flat_batch(h, like), hlo_reshape(h, tau, 2, taus), m);
     if (transpose) q = transposed(h, q, true);
-    tpj_value *x = flat_batch(h, other), *y = left ? hlo_matmul(h, q, x, x->type.dtype) : hlo_matmul(h, x, q, x->type.dtype);
+    tpj_value *x = flat_batch(h, other),
+              *y = left ? hlo_matmul(h, q, x, x->type.dtype) : hlo_matmul(h, x, q, x->type.dtype);
     tpj_out(e, unflat_batch(h, y, other));
 }
 
@@ -634,15 +637,18 @@ static void emit_cross(tpj_emit *e) {
 
 const tpj_op_def tpj_ops_linalg[] = {
     {.name = "linalg_cholesky_ex", .params = "T self, B upper=False", .emit = emit_cholesky_ex},
-    {.name = "linalg_solve_triangular", .params = "T self, T B, B upper, B left=True, B unitriangular=False",
+    {.name = "linalg_solve_triangular",
+     .params = "T self, T B, B upper, B left=True, B unitriangular=False",
      .emit = emit_solve_triangular},
-    {.name = "triangular_solve", .params = "T self, T A, B upper=True, B transpose=False, B unitriangular=False",
+    {.name = "triangular_solve",
+     .params = "T self, T A, B upper=True, B transpose=False, B unitriangular=False",
      .emit = emit_triangular_solve},
     {.name = "cholesky_solve", .params = "T self, T input2, B upper=False", .emit = emit_cholesky_solve},
     {.name = "cholesky_inverse", .params = "T self, B upper=False", .emit = emit_cholesky_inverse},
     {.name = "linalg_lu_factor_ex", .params = "T A, B pivot=True", .emit = emit_lu_factor_ex},
     {.name = "linalg_lu", .params = "T A, B pivot=True", .emit = emit_lu},
-    {.name = "lu_unpack", .params = "T LU_data, T LU_pivots, B unpack_data=True, B unpack_pivots=True",
+    {.name = "lu_unpack",
+     .params = "T LU_data, T LU_pivots, B unpack_data=True, B unpack_pivots=True",
      .emit = emit_lu_unpack},
     {.name = "linalg_lu_solve", .params = "T LU, T pivots, T B, B left=True, B adjoint=False", .emit = emit_lu_solve},
     {.name = "linalg_inv_ex", .params = "T A", .emit = emit_inv_ex},

@@ -1,8 +1,8 @@
 /* Matrix products: mm and its relatives, dots, outer products, pairwise distances.
  *
- * Halves are multiplied with F32 accumulation and rounded once, small integers accumulate in I32 (the low bits are those of
- * wrapping arithmetic). alpha and beta are operands: a beta of zero is selected away at run time, so that NaN in `self` is
- * ignored as PyTorch says. */
+ * Halves are multiplied with F32 accumulation and rounded once, small integers accumulate in I32 (the low bits are
+ * those of wrapping arithmetic). alpha and beta are operands: a beta of zero is selected away at run time, so that NaN
+ * in `self` is ignored as PyTorch says. */
 #include <math.h>
 #include <stddef.h>
 
@@ -16,7 +16,8 @@ static tpj_dtype product_dtype(tpj_dtype dtype) {
     return dtype;
 }
 
-/* x's last dimension against y's last but one (y's only one when it is a vector), leading `n_batch` dimensions in step. */
+/* x's last dimension against y's last but one (y's only one when it is a vector), leading `n_batch` dimensions in
+ * step. */
 static tpj_value *contract(tpj_hlo *h, tpj_value *x, tpj_value *y, int n_batch) {
     tpj_dtype dtype = x->type.dtype, result = product_dtype(dtype);
     if (result == TPJ_I32 && dtype != TPJ_I8) { /* the matrix unit takes bytes, nothing in between */
@@ -86,8 +87,8 @@ static void emit_bmm(tpj_emit *e) {
     tpj_out_as(e, contract(tpj_builder(e), x, y, 1), result_dtype(e, x->type.dtype));
 }
 
-/* beta * self + alpha * product, self broadcast to the product; `dtype` is the result's. Nothing is computed from self where
- * beta is zero. */
+/* beta * self + alpha * product, self broadcast to the product; `dtype` is the result's. Nothing is computed from self
+ * where beta is zero. */
 static tpj_value *blend(tpj_emit *e, tpj_value *product, tpj_dtype dtype) {
     tpj_hlo *h = tpj_builder(e);
     static const char *const names[] = {"beta", "alpha"};
@@ -169,8 +170,9 @@ static void emit_addmv(tpj_emit *e) {
     tpj_value *x = tpj_in(e, "mat"), *y = tpj_in(e, "vec");
     if (!rank_ok(e, "mat", x, 2) || !rank_ok(e, "vec", y, 1) || !products_ok(e, x, y)) return;
     if (hlo_dim(x, 1) != hlo_dim(y, 0)) {
-        tpj_fail(e, TPJ_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)hlo_dim(x, 0),
-                 (long long)hlo_dim(x, 0), (long long)hlo_dim(x, 1), (long long)hlo_dim(y, 0));
+        tpj_fail(e, TPJ_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+                 (long long)hlo_dim(x, 0), (long long)hlo_dim(x, 0), (long long)hlo_dim(x, 1),
+                 (long long)hlo_dim(y, 0));
         return;
     }
     out_blend(e, contract(tpj_builder(e), x, y, 0), x->type.dtype);
@@ -182,7 +184,8 @@ static void emit_addr(tpj_emit *e) {
     tpj_value *x = tpj_in_as(e, "vec1", compute), *y = tpj_in_as(e, "vec2", compute);
     if (!rank_ok(e, "vec1", x, 1) || !rank_ok(e, "vec2", y, 1)) return;
     int64_t dims[] = {hlo_dim(x, 0), hlo_dim(y, 0)}, rows = 0, columns = 1;
-    tpj_value *outer = hlo_mul(h, hlo_broadcast_in_dim(h, x, 2, dims, &rows), hlo_broadcast_in_dim(h, y, 2, dims, &columns));
+    tpj_value *outer =
+        hlo_mul(h, hlo_broadcast_in_dim(h, x, 2, dims, &rows), hlo_broadcast_in_dim(h, y, 2, dims, &columns));
     out_blend(e, outer, dtype);
 }
 
@@ -254,7 +257,8 @@ static void emit_grouped_mm(tpj_emit *e) {
         return;
     }
     if ((ends == NULL) != (x_rank == 3 && y_rank == 3)) {
-        tpj_fail(e, TPJ_RUNTIME, "Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d");
+        tpj_fail(e, TPJ_RUNTIME,
+                 "Have to provide offsets if there is a 2d matrix, or no offset if both matrices are 3d");
         return;
     }
     tpj_value *product;
@@ -474,13 +478,18 @@ const tpj_op_def tpj_ops_matmul[] = {
     {.name = "bmm", .params = "T self, T mat2", .emit = emit_bmm},
     {.name = "bmm.dtype", .params = "T self, T mat2, D out_dtype", .emit = emit_bmm, .variant = WITH_OUT_DTYPE},
     {.name = "addmm", .params = "T self, T mat1, T mat2, S beta=1, S alpha=1", .emit = emit_addmm},
-    {.name = "addmm.dtype", .params = "T self, T mat1, T mat2, D out_dtype, S beta=1, S alpha=1", .emit = emit_addmm,
+    {.name = "addmm.dtype",
+     .params = "T self, T mat1, T mat2, D out_dtype, S beta=1, S alpha=1",
+     .emit = emit_addmm,
      .variant = WITH_OUT_DTYPE},
-    {.name = "_addmm_activation", .params = "T self, T mat1, T mat2, S beta=1, S alpha=1, B use_gelu=False",
+    {.name = "_addmm_activation",
+     .params = "T self, T mat1, T mat2, S beta=1, S alpha=1, B use_gelu=False",
      .emit = emit_addmm_activation},
     {.name = "baddbmm", .params = "T self, T batch1, T batch2, S beta=1, S alpha=1", .emit = emit_baddbmm},
-    {.name = "baddbmm.dtype", .params = "T self, T batch1, T batch2, D out_dtype, S beta=1, S alpha=1",
-     .emit = emit_baddbmm, .variant = WITH_OUT_DTYPE},
+    {.name = "baddbmm.dtype",
+     .params = "T self, T batch1, T batch2, D out_dtype, S beta=1, S alpha=1",
+     .emit = emit_baddbmm,
+     .variant = WITH_OUT_DTYPE},
     {.name = "addbmm", .params = "T self, T batch1, T batch2, S beta=1, S alpha=1", .emit = emit_addbmm},
     {.name = "addmv", .params = "T self, T mat, T vec, S beta=1, S alpha=1", .emit = emit_addmv},
     {.name = "addr", .params = "T self, T vec1, T vec2, S beta=1, S alpha=1", .emit = emit_addr},

@@ -1,7 +1,7 @@
 /* Optimizer steps over lists of parameters, and the helpers of mixed precision training.
  *
- * Learning rates, betas and decays are operands: schedules do not recompile. What is near 1 is subtracted from 1 in F64,
- * before it is rounded. The results are the lists that the in-place forms update, one list after the other. */
+ * Learning rates, betas and decays are operands: schedules do not recompile. What is near 1 is subtracted from 1 in
+ * F64, before it is rounded. The results are the lists that the in-place forms update, one list after the other. */
 #include <math.h>
 
 #include "ops/ops.h"
@@ -90,7 +90,8 @@ static void adam_step(step *s, const adam *a, int i) {
     tpj_hlo *h = s->h;
     s->dtype = tpj_compute_dtype(a->params[i]->type.dtype);
     tpj_value *param = read(s, a->params[i]), *grad = read_gradient(s, &a->grads[i]);
-    tpj_value *lr = hyper(s, "lr"), *decay = hyper(s, "weight_decay"), *t = hlo_reshape(h, read(s, a->steps[i]), 0, NULL);
+    tpj_value *lr = hyper(s, "lr"), *decay = hyper(s, "weight_decay"),
+              *t = hlo_reshape(h, read(s, a->steps[i]), 0, NULL);
     if (tpj_row(s->e)->variant == ADAMW) {
         param = hlo_sub(h, param, hlo_mul(h, hlo_mul(h, lr, decay), param));
     } else {
@@ -98,7 +99,8 @@ static void adam_step(step *s, const adam *a, int i) {
     }
     tpj_value *mean = read(s, a->means[i]), *square = read(s, a->squares[i]);
     mean = hlo_add(h, mean, hlo_mul(h, hlo_sub(h, grad, mean), one_minus(s, "beta1")));
-    square = hlo_add(h, hlo_mul(h, square, hyper(s, "beta2")), hlo_mul(h, hlo_mul(h, grad, grad), one_minus(s, "beta2")));
+    square =
+        hlo_add(h, hlo_mul(h, square, hyper(s, "beta2")), hlo_mul(h, hlo_mul(h, grad, grad), one_minus(s, "beta2")));
     tpj_value *largest = square;
     if (a->amsgrad) {
         largest = hlo_max(h, read(s, a->max_squares[i]), square);
@@ -175,7 +177,8 @@ static void emit_fused_adagrad(tpj_emit *e) {
     int n = 0, n_grads, n_sums, n_steps;
     tpj_value **params = tpj_in_list(e, "self", &n), **grads = read_list(e, "grads", n, &n_grads);
     tpj_value **sums = read_list(e, "state_sums", n, &n_sums), **steps = read_list(e, "state_steps", n, &n_steps);
-    if (n_grads != n || n_sums != n || n_steps != n) tpj_fail(e, TPJ_RUNTIME, "every parameter needs a gradient and its states");
+    if (n_grads != n || n_sums != n || n_steps != n)
+        tpj_fail(e, TPJ_RUNTIME, "every parameter needs a gradient and its states");
     if (hlo_failed(h)) return;
     step s = step_begin(e);
     for (int i = 0; i < n; i++) {
@@ -233,14 +236,14 @@ static void emit_update_scale(tpj_emit *e) {
     tpj_out(e, hlo_select(h, failed, zero, hlo_select(h, due, zero, count)));
 }
 
-#define ADAM_PARAMS(lr)                                                                                               \
-    "T[] self, T[] grads, T[] exp_avgs, T[] exp_avg_sqs, T[] max_exp_avg_sqs, T[] state_steps, " lr " lr, f beta1, "  \
+#define ADAM_PARAMS(lr)                                                                                              \
+    "T[] self, T[] grads, T[] exp_avgs, T[] exp_avg_sqs, T[] max_exp_avg_sqs, T[] state_steps, " lr " lr, f beta1, " \
     "f beta2, f weight_decay, f eps, B amsgrad, B maximize, T? grad_scale=None, T? found_inf=None"
 #define SGD_PARAMS(lr)                                                                                                \
-    "T[] self, T[] grads, T[] momentum_buffer_list, f weight_decay, f momentum, " lr " lr, f dampening, B nesterov, "  \
+    "T[] self, T[] grads, T[] momentum_buffer_list, f weight_decay, f momentum, " lr " lr, f dampening, B nesterov, " \
     "B maximize, B is_first_step, T? grad_scale=None, T? found_inf=None"
-#define ADAGRAD_PARAMS(lr)                                                                                            \
-    "T[] self, T[] grads, T[] state_sums, T[] state_steps, " lr " lr, f lr_decay, f weight_decay, f eps, B maximize, "  \
+#define ADAGRAD_PARAMS(lr)                                                                                             \
+    "T[] self, T[] grads, T[] state_sums, T[] state_steps, " lr " lr, f lr_decay, f weight_decay, f eps, B maximize, " \
     "T? grad_scale=None, T? found_inf=None"
 
 const tpj_op_def tpj_ops_optim[] = {
@@ -252,9 +255,11 @@ const tpj_op_def tpj_ops_optim[] = {
     {.name = "_fused_sgd.tensor_lr", .params = SGD_PARAMS("T"), .emit = emit_fused_sgd},
     {.name = "_fused_adagrad", .params = ADAGRAD_PARAMS("f"), .emit = emit_fused_adagrad, .variant = WITH_STEPS},
     {.name = "_fused_adagrad.tensor_lr", .params = ADAGRAD_PARAMS("T"), .emit = emit_fused_adagrad},
-    {.name = "_amp_foreach_non_finite_check_and_unscale", .params = "T[] self, T found_inf, T inv_scale",
+    {.name = "_amp_foreach_non_finite_check_and_unscale",
+     .params = "T[] self, T found_inf, T inv_scale",
      .emit = emit_unscale},
     {.name = "_amp_update_scale",
-     .params = "T self, T growth_tracker, T found_inf, f scale_growth_factor, f scale_backoff_factor, I growth_interval",
+     .params =
+         "T self, T growth_tracker, T found_inf, f scale_growth_factor, f scale_backoff_factor, I growth_interval",
      .emit = emit_update_scale},
     {0}};

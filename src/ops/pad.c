@@ -1,7 +1,7 @@
 /* Padding: with a constant, by reflection, by repeating the edge; and the gradients of the latter two.
  *
- * A reflected or repeated pad is slices and concatenations, one dimension after the other; its gradient folds the pads back
- * onto the elements that they were copied from. Negative pads crop. */
+ * A reflected or repeated pad is slices and concatenations, one dimension after the other; its gradient folds the pads
+ * back onto the elements that they were copied from. Negative pads crop. */
 #include "ops/indexing.h"
 
 static void emit_constant_pad(tpj_emit *e) {
@@ -10,10 +10,11 @@ static void emit_constant_pad(tpj_emit *e) {
     int n = 0, rank = x->type.rank;
     const int64_t *pad = tpj_ints(e, "pad", &n);
     if (n % 2 != 0 || n / 2 > rank) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "Length of pad should be even and no more than twice the number of dimensions of the input. Pad length is "
-                 "%d while the input has %d dimensions.",
-                 n, rank);
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "Length of pad should be even and no more than twice the number of dimensions of the input. Pad length is "
+            "%d while the input has %d dimensions.",
+            n, rank);
         return;
     }
     int64_t *low = hlo_dims(h, rank), *high = hlo_dims(h, rank);
@@ -22,10 +23,11 @@ static void emit_constant_pad(tpj_emit *e) {
         low[d] = pad[2 * i];
         high[d] = pad[2 * i + 1];
         if (x->type.dims[d] + low[d] + high[d] < 0) {
-            tpj_fail(e, TPJ_RUNTIME,
-                     "The input size %lld, plus negative padding %lld and %lld resulted in a negative output size, which is "
-                     "invalid. Check dimension %d of your input.",
-                     (long long)x->type.dims[d], (long long)low[d], (long long)high[d], d);
+            tpj_fail(
+                e, TPJ_RUNTIME,
+                "The input size %lld, plus negative padding %lld and %lld resulted in a negative output size, which is "
+                "invalid. Check dimension %d of your input.",
+                (long long)x->type.dims[d], (long long)low[d], (long long)high[d], d);
             return;
         }
     }
@@ -45,8 +47,8 @@ static int64_t positive(int64_t n) { return n > 0 ? n : 0; }
 static tpj_value *copied(tpj_hlo *h, tpj_value *x, const edge *p, bool low_end, int64_t n) {
     int64_t size = hlo_dim(x, p->dim), dim = p->dim;
     if (p->reflect) {
-        tpj_value *inner = low_end ? hlo_slice_dim(h, x, p->dim, 1, 1 + n, 1)
-                                   : hlo_slice_dim(h, x, p->dim, size - 1 - n, size - 1, 1);
+        tpj_value *inner =
+            low_end ? hlo_slice_dim(h, x, p->dim, 1, 1 + n, 1) : hlo_slice_dim(h, x, p->dim, size - 1 - n, size - 1, 1);
         return hlo_reverse(h, inner, &dim, 1);
     }
     tpj_value *end = low_end ? hlo_slice_dim(h, x, p->dim, 0, 1, 1) : hlo_slice_dim(h, x, p->dim, size - 1, size, 1);
@@ -70,7 +72,8 @@ static tpj_value *fold(tpj_hlo *h, tpj_value *part, const edge *p, bool low_end,
     tpj_value *zero = hlo_number(h, part->type.dtype, 0);
     if (p->reflect) {
         part = hlo_reverse(h, part, &dim, 1);
-        return low_end ? hlo_pad_dim(h, part, zero, p->dim, 1, size - 1 - n) : hlo_pad_dim(h, part, zero, p->dim, size - 1 - n, 1);
+        return low_end ? hlo_pad_dim(h, part, zero, p->dim, 1, size - 1 - n)
+                       : hlo_pad_dim(h, part, zero, p->dim, size - 1 - n, 1);
     }
     part = hlo_unsqueeze(h, hlo_reduce_dim(h, "add", part, p->dim), p->dim);
     return low_end ? hlo_pad_dim(h, part, zero, p->dim, 0, size - 1) : hlo_pad_dim(h, part, zero, p->dim, size - 1, 0);
@@ -79,7 +82,8 @@ static tpj_value *fold(tpj_hlo *h, tpj_value *part, const edge *p, bool low_end,
 static tpj_value *unpad_edge(tpj_hlo *h, tpj_value *grad, const edge *p, int64_t size) {
     int64_t low = positive(p->low), high = positive(p->high);
     tpj_value *zero = hlo_number(h, grad->type.dtype, 0);
-    grad = hlo_pad_dim(h, grad, zero, p->dim, positive(-p->low), positive(-p->high)); /* what was cropped got no gradient */
+    grad = hlo_pad_dim(h, grad, zero, p->dim, positive(-p->low),
+                       positive(-p->high)); /* what was cropped got no gradient */
     tpj_value *sum = hlo_slice_dim(h, grad, p->dim, low, low + size, 1);
     int64_t end = hlo_dim(grad, p->dim);
     if (low > 0) sum = hlo_add(h, sum, fold(h, hlo_slice_dim(h, grad, p->dim, 0, low, 1), p, true, size));
@@ -108,13 +112,15 @@ static bool read_edges(tpj_emit *e, tpj_type type, edge *out, int *out_n) {
         return false;
     }
     for (int i = 0; i < n_dims; i++) {
-        edge p = {.dim = type.rank - 1 - i, .low = padding[2 * i], .high = padding[2 * i + 1], .reflect = variant >= REFLECT};
+        edge p = {
+            .dim = type.rank - 1 - i, .low = padding[2 * i], .high = padding[2 * i + 1], .reflect = variant >= REFLECT};
         int64_t size = type.dims[p.dim];
         if (p.reflect && (p.low >= size || p.high >= size)) {
-            tpj_fail(e, TPJ_RUNTIME,
-                     "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
-                     "(%lld, %lld) at dimension %d of input %s",
-                     (long long)p.low, (long long)p.high, p.dim, tpj_shape_text(h, type.rank, type.dims));
+            tpj_fail(
+                e, TPJ_RUNTIME,
+                "Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+                "(%lld, %lld) at dimension %d of input %s",
+                (long long)p.low, (long long)p.high, p.dim, tpj_shape_text(h, type.rank, type.dims));
             return false;
         }
         if (size + p.low + p.high < 1) {
@@ -156,19 +162,25 @@ static void emit_pad_backward(tpj_emit *e) {
     tpj_out_as(e, grad, dtype);
 }
 
-#define PAD_ROWS(mode, dims, code)                                                                                  \
-    {.name = mode "_pad" dims, .params = "T self, I[] padding", .emit = emit_pad, .layout = TPJ_LAYOUT_CHANNELS_LAST, \
-     .variant = (code)},                                                                                            \
-    {.name = mode "_pad" dims "_backward", .params = "T grad_output, T self, I[] padding", .emit = emit_pad_backward, \
-     .variant = (code)}
+#define PAD_ROWS(mode, dims, code)                                                            \
+    {.name = mode "_pad" dims,                                                                \
+     .params = "T self, I[] padding",                                                         \
+     .emit = emit_pad,                                                                        \
+     .layout = TPJ_LAYOUT_CHANNELS_LAST,                                                      \
+     .variant = (code)},                                                                      \
+    {                                                                                         \
+        .name = mode "_pad" dims "_backward", .params = "T grad_output, T self, I[] padding", \
+        .emit = emit_pad_backward, .variant = (code)                                          \
+    }
 
-const tpj_op_def tpj_ops_pad[] = {
-    {.name = "constant_pad_nd", .params = "T self, I[] pad, S value=0", .emit = emit_constant_pad,
-     .layout = TPJ_LAYOUT_CHANNELS_LAST},
-    PAD_ROWS("reflection", "1d", 1 | REFLECT),
-    PAD_ROWS("reflection", "2d", 2 | REFLECT),
-    PAD_ROWS("reflection", "3d", 3 | REFLECT),
-    PAD_ROWS("replication", "1d", 1),
-    PAD_ROWS("replication", "2d", 2),
-    PAD_ROWS("replication", "3d", 3),
-    {0}};
+const tpj_op_def tpj_ops_pad[] = {{.name = "constant_pad_nd",
+                                   .params = "T self, I[] pad, S value=0",
+                                   .emit = emit_constant_pad,
+                                   .layout = TPJ_LAYOUT_CHANNELS_LAST},
+                                  PAD_ROWS("reflection", "1d", 1 | REFLECT),
+                                  PAD_ROWS("reflection", "2d", 2 | REFLECT),
+                                  PAD_ROWS("reflection", "3d", 3 | REFLECT),
+                                  PAD_ROWS("replication", "1d", 1),
+                                  PAD_ROWS("replication", "2d", 2),
+                                  PAD_ROWS("replication", "3d", 3),
+                                  {0}};

@@ -143,7 +143,8 @@ static tpj_value *part_deviation(tpj_hlo *h, tpj_value *std, tpj_dtype dtype) {
 static void emit_normal_fill(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     if (!floats_ok(e, type.dtype)) return;
-    tpj_value *mean = tpj_scalar(e, "mean", draw_dtype(type.dtype)), *std = tpj_scalar(e, "std", draw_dtype(type.dtype));
+    tpj_value *mean = tpj_scalar(e, "mean", draw_dtype(type.dtype)),
+              *std = tpj_scalar(e, "std", draw_dtype(type.dtype));
     std = part_deviation(tpj_builder(e), std, type.dtype);
     tpj_out(e, draw_scaled(e, normal, type.dtype, type.rank, type.dims, std, mean));
 }
@@ -210,7 +211,8 @@ static void emit_cauchy(tpj_emit *e) {
     tpj_value *u = tpj_random_uniform(e, draw, type.rank, type.dims);
     tpj_value *angle = hlo_mul(h, hlo_sub(h, u, hlo_number(h, draw, 0.5)), hlo_number(h, draw, 3.14159265358979323846));
     tpj_value *slope = hlo_unary(h, "tan", angle);
-    tpj_out_as(e, hlo_add(h, hlo_mul(h, slope, tpj_scalar(e, "sigma", draw)), tpj_scalar(e, "median", draw)), type.dtype);
+    tpj_out_as(e, hlo_add(h, hlo_mul(h, slope, tpj_scalar(e, "sigma", draw)), tpj_scalar(e, "median", draw)),
+               type.dtype);
 }
 
 /* ---- integers ---- */
@@ -227,8 +229,8 @@ static tpj_value *integers_between(tpj_emit *e, tpj_value *low, uint64_t span, i
 
 static bool bounds_ok(tpj_emit *e, int64_t low, int64_t high) {
     if (low < high) return true;
-    tpj_fail(e, TPJ_RUNTIME, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld", (long long)low,
-             (long long)high);
+    tpj_fail(e, TPJ_RUNTIME, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+             (long long)low, (long long)high);
     return false;
 }
 
@@ -355,78 +357,141 @@ static void emit_multinomial(tpj_emit *e) {
         return;
     }
     if (n <= 0 || (!replacement && n > type.dims[type.rank - 1]) || type.dims[type.rank - 1] == 0) {
-        tpj_fail(e, TPJ_RUNTIME, n <= 0 ? "cannot sample n_sample <= 0 samples"
-                                        : "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+        tpj_fail(e, TPJ_RUNTIME,
+                 n <= 0 ? "cannot sample n_sample <= 0 samples"
+                        : "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
         return;
     }
     tpj_value *weights = tpj_in_as(e, "self", draw_dtype(type.dtype));
     tpj_out_as(e, replacement && n > 1 ? sample_independent(e, weights, n) : sample_distinct(e, weights, n), TPJ_I64);
 }
 
-#define RAND_ROWS(op, code)                                                                                         \
-    {.name = op, .params = "I[] size, D? dtype=None", .emit = emit_rand, .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM,   \
-     .variant = (code)},                                                                                            \
-    {.name = op ".generator", .params = "I[] size, G generator, D? dtype=None", .emit = emit_rand,                  \
-     .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM, .variant = (code)},                                                   \
-    {.name = op "_like", .params = "T self, D? dtype=None, M? memory_format=None", .emit = emit_rand,               \
-     .layout = TPJ_LAYOUT_MEMORY_FORMAT, .flags = TPJ_OP_RANDOM, .variant = (code) | DRAW_LIKE},                    \
-    {.name = op "_like.generator", .params = "T self, G generator, D? dtype=None, M? memory_format=None",           \
-     .emit = emit_rand, .layout = TPJ_LAYOUT_MEMORY_FORMAT, .flags = TPJ_OP_RANDOM, .variant = (code) | DRAW_LIKE}
+#define RAND_ROWS(op, code)                                                                                          \
+    {.name = op,                                                                                                     \
+     .params = "I[] size, D? dtype=None",                                                                            \
+     .emit = emit_rand,                                                                                              \
+     .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM,                                                                        \
+     .variant = (code)},                                                                                             \
+        {.name = op ".generator",                                                                                    \
+         .params = "I[] size, G generator, D? dtype=None",                                                           \
+         .emit = emit_rand,                                                                                          \
+         .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM,                                                                    \
+         .variant = (code)},                                                                                         \
+        {.name = op "_like",                                                                                         \
+         .params = "T self, D? dtype=None, M? memory_format=None",                                                   \
+         .emit = emit_rand,                                                                                          \
+         .layout = TPJ_LAYOUT_MEMORY_FORMAT,                                                                         \
+         .flags = TPJ_OP_RANDOM,                                                                                     \
+         .variant = (code) | DRAW_LIKE},                                                                             \
+    {                                                                                                                \
+        .name = op "_like.generator", .params = "T self, G generator, D? dtype=None, M? memory_format=None",         \
+        .emit = emit_rand, .layout = TPJ_LAYOUT_MEMORY_FORMAT, .flags = TPJ_OP_RANDOM, .variant = (code) | DRAW_LIKE \
+    }
 
 /* Fills of self. */
-#define FILL_ROW(op, arguments, emitter)                                                                            \
-    {.name = op, .params = "T self, " arguments "G generator=None", .emit = emitter, .layout = TPJ_LAYOUT_SELF,     \
+#define FILL_ROW(op, arguments, emitter)                \
+    {.name = op,                                        \
+     .params = "T self, " arguments "G generator=None", \
+     .emit = emitter,                                   \
+     .layout = TPJ_LAYOUT_SELF,                         \
      .flags = TPJ_OP_RANDOM}
-#define FILL_ROW_V(op, arguments, emitter, code)                                                                    \
-    {.name = op, .params = "T self, " arguments "G generator=None", .emit = emitter, .layout = TPJ_LAYOUT_SELF,     \
-     .flags = TPJ_OP_RANDOM, .variant = (code)}
+#define FILL_ROW_V(op, arguments, emitter, code)        \
+    {.name = op,                                        \
+     .params = "T self, " arguments "G generator=None", \
+     .emit = emitter,                                   \
+     .layout = TPJ_LAYOUT_SELF,                         \
+     .flags = TPJ_OP_RANDOM,                            \
+     .variant = (code)}
 
-const tpj_op_def tpj_ops_random[] = {
-    {.name = "native_dropout", .params = "T input, f p, B? train", .emit = emit_native_dropout,
-     .layout = TPJ_LAYOUT_SELF, .flags = TPJ_OP_RANDOM},
-    {.name = "native_dropout_backward", .params = "T grad_output, T mask, f scale",
-     .emit = emit_native_dropout_backward, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "_fused_dropout", .params = "T self, f p, G generator=None", .emit = emit_fused_dropout,
-     .layout = TPJ_LAYOUT_SELF, .flags = TPJ_OP_RANDOM},
-    {.name = "_masked_scale", .params = "T self, T mask, f scale", .emit = emit_masked_scale,
-     .layout = TPJ_LAYOUT_POINTWISE},
-    FILL_ROW_V("bernoulli", "", emit_bernoulli, BERNOULLI_SELF),
-    FILL_ROW_V("bernoulli.p", "f p, ", emit_bernoulli, BERNOULLI_NUMBER),
-    FILL_ROW_V("bernoulli.float", "f p=0.5, ", emit_bernoulli, BERNOULLI_NUMBER), /* bernoulli_.float has no other twin */
-    FILL_ROW_V("bernoulli.Tensor", "T p, ", emit_bernoulli, BERNOULLI_TENSOR),
-    FILL_ROW("uniform", "f from=0.0, f to=1.0, ", emit_uniform),
-    FILL_ROW("normal_functional", "f mean=0.0, f std=1.0, ", emit_normal_fill),
-    {.name = "normal.Tensor_float", .params = "T mean, f std=1.0, G generator=None", .emit = emit_normal,
-     .flags = TPJ_OP_RANDOM, .variant = MEAN_TENSOR},
-    {.name = "normal.float_Tensor", .params = "f mean, T std, G generator=None", .emit = emit_normal,
-     .flags = TPJ_OP_RANDOM, .variant = STD_TENSOR},
-    {.name = "normal.Tensor_Tensor", .params = "T mean, T std, G generator=None", .emit = emit_normal,
-     .flags = TPJ_OP_RANDOM, .variant = MEAN_TENSOR | STD_TENSOR},
-    FILL_ROW("exponential", "f lambd=1.0, ", emit_exponential),
-    FILL_ROW("geometric", "f p, ", emit_geometric),
-    FILL_ROW("log_normal", "f mean=1.0, f std=2.0, ", emit_log_normal),
-    FILL_ROW("cauchy", "f median=0.0, f sigma=1.0, ", emit_cauchy),
-    FILL_ROW_V("random", "", emit_random, RANDOM_ALL),
-    FILL_ROW_V("random.to", "I to, ", emit_random, RANDOM_TO),
-    FILL_ROW_V("random.from", "I from, I? to, ", emit_random, RANDOM_FROM),
-    RAND_ROWS("rand", DRAW_UNIFORM),
-    RAND_ROWS("randn", DRAW_NORMAL),
-    {.name = "randint", .params = "I high, I[] size, D? dtype=None", .emit = emit_randint,
-     .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
-    {.name = "randint.generator", .params = "I high, I[] size, G generator, D? dtype=None", .emit = emit_randint,
-     .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
-    {.name = "randint.low", .params = "I low, I high, I[] size, D? dtype=None", .emit = emit_randint,
-     .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM, .variant = RANDINT_LOW},
-    {.name = "randint.low_generator", .params = "I low, I high, I[] size, G generator, D? dtype=None",
-     .emit = emit_randint, .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM, .variant = RANDINT_LOW},
-    {.name = "randint_like", .params = "T self, I high, D? dtype=None, M? memory_format=None", .emit = emit_randint,
-     .layout = TPJ_LAYOUT_MEMORY_FORMAT, .flags = TPJ_OP_RANDOM, .variant = RANDINT_LIKE},
-    {.name = "randint_like.low_dtype", .params = "T self, I low, I high, D? dtype=None, M? memory_format=None",
-     .emit = emit_randint, .layout = TPJ_LAYOUT_MEMORY_FORMAT, .flags = TPJ_OP_RANDOM,
-     .variant = RANDINT_LIKE | RANDINT_LOW},
-    {.name = "randperm", .params = "I n, D? dtype=None", .emit = emit_randperm, .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
-    {.name = "randperm.generator", .params = "I n, G generator, D? dtype=None", .emit = emit_randperm,
-     .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
-    {.name = "multinomial", .params = "T self, I num_samples, B replacement=False, G generator=None",
-     .emit = emit_multinomial, .flags = TPJ_OP_RANDOM},
-    {0}};
+const tpj_op_def tpj_ops_random[] = {{.name = "native_dropout",
+                                      .params = "T input, f p, B? train",
+                                      .emit = emit_native_dropout,
+                                      .layout = TPJ_LAYOUT_SELF,
+                                      .flags = TPJ_OP_RANDOM},
+                                     {.name = "native_dropout_backward",
+                                      .params = "T grad_output, T mask, f scale",
+                                      .emit = emit_native_dropout_backward,
+                                      .layout = TPJ_LAYOUT_POINTWISE},
+                                     {.name = "_fused_dropout",
+                                      .params = "T self, f p, G generator=None",
+                                      .emit = emit_fused_dropout,
+                                      .layout = TPJ_LAYOUT_SELF,
+                                      .flags = TPJ_OP_RANDOM},
+                                     {.name = "_masked_scale",
+                                      .params = "T self, T mask, f scale",
+                                      .emit = emit_masked_scale,
+                                      .layout = TPJ_LAYOUT_POINTWISE},
+                                     FILL_ROW_V("bernoulli", "", emit_bernoulli, BERNOULLI_SELF),
+                                     FILL_ROW_V("bernoulli.p", "f p, ", emit_bernoulli, BERNOULLI_NUMBER),
+                                     FILL_ROW_V("bernoulli.float", "f p=0.5, ", emit_bernoulli,
+                                                BERNOULLI_NUMBER), /* bernoulli_.float has no other twin */
+                                     FILL_ROW_V("bernoulli.Tensor", "T p, ", emit_bernoulli, BERNOULLI_TENSOR),
+                                     FILL_ROW("uniform", "f from=0.0, f to=1.0, ", emit_uniform),
+                                     FILL_ROW("normal_functional", "f mean=0.0, f std=1.0, ", emit_normal_fill),
+                                     {.name = "normal.Tensor_float",
+                                      .params = "T mean, f std=1.0, G generator=None",
+                                      .emit = emit_normal,
+                                      .flags = TPJ_OP_RANDOM,
+                                      .variant = MEAN_TENSOR},
+                                     {.name = "normal.float_Tensor",
+                                      .params = "f mean, T std, G generator=None",
+                                      .emit = emit_normal,
+                                      .flags = TPJ_OP_RANDOM,
+                                      .variant = STD_TENSOR},
+                                     {.name = "normal.Tensor_Tensor",
+                                      .params = "T mean, T std, G generator=None",
+                                      .emit = emit_normal,
+                                      .flags = TPJ_OP_RANDOM,
+                                      .variant = MEAN_TENSOR | STD_TENSOR},
+                                     FILL_ROW("exponential", "f lambd=1.0, ", emit_exponential),
+                                     FILL_ROW("geometric", "f p, ", emit_geometric),
+                                     FILL_ROW("log_normal", "f mean=1.0, f std=2.0, ", emit_log_normal),
+                                     FILL_ROW("cauchy", "f median=0.0, f sigma=1.0, ", emit_cauchy),
+                                     FILL_ROW_V("random", "", emit_random, RANDOM_ALL),
+                                     FILL_ROW_V("random.to", "I to, ", emit_random, RANDOM_TO),
+                                     FILL_ROW_V("random.from", "I from, I? to, ", emit_random, RANDOM_FROM),
+                                     RAND_ROWS("rand", DRAW_UNIFORM),
+                                     RAND_ROWS("randn", DRAW_NORMAL),
+                                     {.name = "randint",
+                                      .params = "I high, I[] size, D? dtype=None",
+                                      .emit = emit_randint,
+                                      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
+                                     {.name = "randint.generator",
+                                      .params = "I high, I[] size, G generator, D? dtype=None",
+                                      .emit = emit_randint,
+                                      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
+                                     {.name = "randint.low",
+                                      .params = "I low, I high, I[] size, D? dtype=None",
+                                      .emit = emit_randint,
+                                      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM,
+                                      .variant = RANDINT_LOW},
+                                     {.name = "randint.low_generator",
+                                      .params = "I low, I high, I[] size, G generator, D? dtype=None",
+                                      .emit = emit_randint,
+                                      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM,
+                                      .variant = RANDINT_LOW},
+                                     {.name = "randint_like",
+                                      .params = "T self, I high, D? dtype=None, M? memory_format=None",
+                                      .emit = emit_randint,
+                                      .layout = TPJ_LAYOUT_MEMORY_FORMAT,
+                                      .flags = TPJ_OP_RANDOM,
+                                      .variant = RANDINT_LIKE},
+                                     {.name = "randint_like.low_dtype",
+                                      .params = "T self, I low, I high, D? dtype=None, M? memory_format=None",
+                                      .emit = emit_randint,
+                                      .layout = TPJ_LAYOUT_MEMORY_FORMAT,
+                                      .flags = TPJ_OP_RANDOM,
+                                      .variant = RANDINT_LIKE | RANDINT_LOW},
+                                     {.name = "randperm",
+                                      .params = "I n, D? dtype=None",
+                                      .emit = emit_randperm,
+                                      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
+                                     {.name = "randperm.generator",
+                                      .params = "I n, G generator, D? dtype=None",
+                                      .emit = emit_randperm,
+                                      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
+                                     {.name = "multinomial",
+                                      .params = "T self, I num_samples, B replacement=False, G generator=None",
+                                      .emit = emit_multinomial,
+                                      .flags = TPJ_OP_RANDOM},
+                                     {0}};

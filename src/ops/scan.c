@@ -23,7 +23,8 @@ static void emit_cumulative(tpj_emit *e) {
     tpj_out_as(e, hlo_cumulative(h, tpj_row(e)->hlo, wide, dim, false), dtype);
 }
 
-/* The running extreme and where it was met: the last place among equals, and every NaN takes over from what came before. */
+/* The running extreme and where it was met: the last place among equals, and every NaN takes over from what came
+ * before. */
 static void emit_cumulative_extreme(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_dtype dtype = tpj_in_type(e, "self").dtype;
@@ -49,8 +50,9 @@ static tpj_value *log_add_exp(tpj_hlo *h, tpj_value *a, tpj_value *b) {
     tpj_value *most = hlo_select(h, swap, b, a), *least = hlo_select(h, swap, a, b);
     tpj_value *sum = hlo_add(h, most, hlo_unary(h, "log_plus_one", hlo_exp(h, hlo_sub(h, least, most))));
     /* equal infinities have no difference; a NaN on either side stays */
-    tpj_value *same = hlo_compare(h, "EQ", a, b), *unbounded = hlo_compare(
-        h, "EQ", hlo_abs(h, hlo_real(h, a)), hlo_highest(h, hlo_real_dtype(a->type.dtype)));
+    tpj_value *same = hlo_compare(h, "EQ", a, b),
+              *unbounded =
+                  hlo_compare(h, "EQ", hlo_abs(h, hlo_real(h, a)), hlo_highest(h, hlo_real_dtype(a->type.dtype)));
     return hlo_select(h, hlo_and(h, same, unbounded), a, sum);
 }
 
@@ -80,9 +82,15 @@ static void emit_log_cumulative(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_scan[] = {
-    {.name = "cumsum", .params = "T self, I dim, D? dtype=None", .emit = emit_cumulative, .hlo = "add",
+    {.name = "cumsum",
+     .params = "T self, I dim, D? dtype=None",
+     .emit = emit_cumulative,
+     .hlo = "add",
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "cumprod", .params = "T self, I dim, D? dtype=None", .emit = emit_cumulative, .hlo = "multiply",
+    {.name = "cumprod",
+     .params = "T self, I dim, D? dtype=None",
+     .emit = emit_cumulative,
+     .hlo = "multiply",
      .layout = TPJ_LAYOUT_SELF},
     {.name = "cummax", .params = "T self, I dim", .emit = emit_cumulative_extreme, .hlo = "maximum"},
     {.name = "cummin", .params = "T self, I dim", .emit = emit_cumulative_extreme, .hlo = "minimum"},

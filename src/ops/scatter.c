@@ -6,7 +6,15 @@
 
 /* ---- reductions into places ---- */
 
-typedef enum reduction { REDUCE_NONE, REDUCE_SUM, REDUCE_PROD, REDUCE_MEAN, REDUCE_AMAX, REDUCE_AMIN, REDUCE_UNKNOWN } reduction;
+typedef enum reduction {
+    REDUCE_NONE,
+    REDUCE_SUM,
+    REDUCE_PROD,
+    REDUCE_MEAN,
+    REDUCE_AMAX,
+    REDUCE_AMIN,
+    REDUCE_UNKNOWN
+} reduction;
 
 static reduction reduction_of(const char *name) {
     static const struct {
@@ -30,7 +38,8 @@ static tpj_value *reduction_identity(tpj_hlo *h, reduction r, tpj_dtype dtype) {
 }
 
 /* How updates are addressed: one position an element (torch.scatter) or whole slices (index_add). */
-typedef tpj_value *(*write_function)(tpj_hlo *h, const char *kind, tpj_value *x, int dim, tpj_value *index, tpj_value *src);
+typedef tpj_value *(*write_function)(tpj_hlo *h, const char *kind, tpj_value *x, int dim, tpj_value *index,
+                                     tpj_value *src);
 
 /* Quotient rounded down, for integers. */
 static tpj_value *floor_divide(tpj_hlo *h, tpj_value *x, tpj_value *y) {
@@ -50,7 +59,8 @@ static tpj_value *write_reduced(tpj_hlo *h, write_function write, reduction r, b
     tpj_value *sum = hlo_convert(h, x, compute);
     src = hlo_convert(h, src, compute);
     if (!include_self) {
-        tpj_value *fresh = hlo_broadcast_in_dim(h, reduction_identity(h, r, compute), src->type.rank, src->type.dims, NULL);
+        tpj_value *fresh =
+            hlo_broadcast_in_dim(h, reduction_identity(h, r, compute), src->type.rank, src->type.dims, NULL);
         sum = write(h, "replace", sum, dim, index, fresh);
     }
     sum = write(h, kinds[r], sum, dim, index, src);
@@ -192,7 +202,8 @@ static bool read_slices(tpj_emit *e, bool with_source, scatter_operands *out) {
         }
         int64_t *dims = tpj_dims_with(h, s.x, s.dim, hlo_dim(s.index, 0));
         int rank = s.x->type.rank;
-        bool fits = hlo_elements(s.src) == tpj_product(dims, rank) && (s.src->type.rank <= 1 || s.src->type.rank == rank);
+        bool fits =
+            hlo_elements(s.src) == tpj_product(dims, rank) && (s.src->type.rank <= 1 || s.src->type.rank == rank);
         for (int d = 0; fits && s.src->type.rank == rank && d < rank; d++) fits = hlo_dim(s.src, d) == dims[d];
         if (!fits) {
             tpj_fail(e, TPJ_RUNTIME, "source %s does not match self %s with %lld indices at dimension %d",
@@ -260,10 +271,11 @@ static void emit_index_put(tpj_emit *e) {
     tpj_value **indices = tpj_in_list(e, "indices", &n);
     tpj_dtype dtype = x->type.dtype;
     if (values->type.dtype != dtype) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "Index put requires the source and destination dtypes match, got %s for the destination and %s for the "
-                 "source.",
-                 tpj_dtype_name(dtype), tpj_dtype_name(values->type.dtype));
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "Index put requires the source and destination dtypes match, got %s for the destination and %s for the "
+            "source.",
+            tpj_dtype_name(dtype), tpj_dtype_name(values->type.dtype));
         return;
     }
     tpj_index_plan plan;
@@ -276,7 +288,8 @@ static void emit_index_put(tpj_emit *e) {
     parts[0] = values;
     if (!tpj_common_shape(h, parts, 2, &rank, &dims) || rank != plan.rank ||
         tpj_product(dims, rank) != tpj_product(plan.dims, rank)) {
-        tpj_fail(e, TPJ_RUNTIME, "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
+        tpj_fail(e, TPJ_RUNTIME,
+                 "shape mismatch: value tensor of shape %s cannot be broadcast to indexing result of shape %s",
                  tpj_shape_text(h, values->type.rank, values->type.dims), tpj_shape_text(h, plan.rank, plan.dims));
         return;
     }
@@ -297,15 +310,17 @@ static void emit_put(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *self = tpj_in(e, "self"), *index = tpj_in(e, "index"), *source = tpj_in(e, "source");
     if (index->type.dtype != TPJ_I64 || source->type.dtype != self->type.dtype) {
-        tpj_fail(e, TPJ_RUNTIME, "put_(): Expected a long tensor for index and a source of self's dtype, but got %s and %s",
+        tpj_fail(e, TPJ_RUNTIME,
+                 "put_(): Expected a long tensor for index and a source of self's dtype, but got %s and %s",
                  tpj_dtype_name(index->type.dtype), tpj_dtype_name(source->type.dtype));
         return;
     }
     if (hlo_elements(index) != hlo_elements(source)) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "put_(): Expected source and index to have the same number of elements, but got source.numel() = %lld, "
-                 "index.numel() = %lld",
-                 (long long)hlo_elements(source), (long long)hlo_elements(index));
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = %lld, "
+            "index.numel() = %lld",
+            (long long)hlo_elements(source), (long long)hlo_elements(index));
         return;
     }
     if (hlo_elements(index) > 0 && hlo_elements(self) == 0) {
@@ -385,41 +400,81 @@ static void emit_masked_scatter_backward(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_scatter[] = {
-    {.name = "scatter.src", .params = "T self, I dim, T index, T src", .emit = emit_scatter, .layout = TPJ_LAYOUT_SELF,
+    {.name = "scatter.src",
+     .params = "T self, I dim, T index, T src",
+     .emit = emit_scatter,
+     .layout = TPJ_LAYOUT_SELF,
      .variant = REDUCE_NONE},
-    {.name = "scatter_add", .params = "T self, I dim, T index, T src", .emit = emit_scatter, .layout = TPJ_LAYOUT_SELF,
+    {.name = "scatter_add",
+     .params = "T self, I dim, T index, T src",
+     .emit = emit_scatter,
+     .layout = TPJ_LAYOUT_SELF,
      .variant = REDUCE_SUM},
-    {.name = "scatter.value", .params = "T self, I dim, T index, S value", .emit = emit_scatter_value,
+    {.name = "scatter.value",
+     .params = "T self, I dim, T index, S value",
+     .emit = emit_scatter_value,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "scatter.reduce", .params = "T self, I dim, T index, T src, Str reduce", .emit = emit_scatter_reduce,
+    {.name = "scatter.reduce",
+     .params = "T self, I dim, T index, T src, Str reduce",
+     .emit = emit_scatter_reduce,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "scatter.value_reduce", .params = "T self, I dim, T index, S value, Str reduce",
-     .emit = emit_scatter_value_reduce, .layout = TPJ_LAYOUT_SELF},
-    {.name = "scatter_reduce.two", .params = "T self, I dim, T index, T src, Str reduce, B include_self=True",
-     .emit = emit_scatter_reduce, .layout = TPJ_LAYOUT_SELF, .variant = 1},
-    {.name = "index_add", .params = "T self, I dim, T index, T source, S alpha=1", .emit = emit_index_add,
+    {.name = "scatter.value_reduce",
+     .params = "T self, I dim, T index, S value, Str reduce",
+     .emit = emit_scatter_value_reduce,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "index_copy", .params = "T self, I dim, T index, T source", .emit = emit_index_copy,
+    {.name = "scatter_reduce.two",
+     .params = "T self, I dim, T index, T src, Str reduce, B include_self=True",
+     .emit = emit_scatter_reduce,
+     .layout = TPJ_LAYOUT_SELF,
+     .variant = 1},
+    {.name = "index_add",
+     .params = "T self, I dim, T index, T source, S alpha=1",
+     .emit = emit_index_add,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "index_fill.int_Scalar", .params = "T self, I dim, T index, S value", .emit = emit_index_fill,
+    {.name = "index_copy",
+     .params = "T self, I dim, T index, T source",
+     .emit = emit_index_copy,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "index_fill.int_Tensor", .params = "T self, I dim, T index, T value", .emit = emit_index_fill,
-     .layout = TPJ_LAYOUT_SELF, .variant = 1},
-    {.name = "index_reduce", .params = "T self, I dim, T index, T source, Str reduce, B include_self=True",
-     .emit = emit_index_reduce, .layout = TPJ_LAYOUT_SELF},
-    {.name = "index_put", .params = "T self, T?[] indices, T values, B accumulate=False", .emit = emit_index_put,
+    {.name = "index_fill.int_Scalar",
+     .params = "T self, I dim, T index, S value",
+     .emit = emit_index_fill,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "_index_put_impl", .params = "T self, T?[] indices, T values, B accumulate=False", .emit = emit_index_put,
+    {.name = "index_fill.int_Tensor",
+     .params = "T self, I dim, T index, T value",
+     .emit = emit_index_fill,
+     .layout = TPJ_LAYOUT_SELF,
+     .variant = 1},
+    {.name = "index_reduce",
+     .params = "T self, I dim, T index, T source, Str reduce, B include_self=True",
+     .emit = emit_index_reduce,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "_unsafe_index_put", .params = "T self, T?[] indices, T values, B accumulate=False",
-     .emit = emit_index_put, .layout = TPJ_LAYOUT_SELF},
-    {.name = "put", .params = "T self, T index, T source, B accumulate=False", .emit = emit_put,
+    {.name = "index_put",
+     .params = "T self, T?[] indices, T values, B accumulate=False",
+     .emit = emit_index_put,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "masked_fill.Scalar", .params = "T self, T mask, S value", .emit = emit_masked_fill,
+    {.name = "_index_put_impl",
+     .params = "T self, T?[] indices, T values, B accumulate=False",
+     .emit = emit_index_put,
+     .layout = TPJ_LAYOUT_SELF},
+    {.name = "_unsafe_index_put",
+     .params = "T self, T?[] indices, T values, B accumulate=False",
+     .emit = emit_index_put,
+     .layout = TPJ_LAYOUT_SELF},
+    {.name = "put",
+     .params = "T self, T index, T source, B accumulate=False",
+     .emit = emit_put,
+     .layout = TPJ_LAYOUT_SELF},
+    {.name = "masked_fill.Scalar",
+     .params = "T self, T mask, S value",
+     .emit = emit_masked_fill,
      .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "masked_fill.Tensor", .params = "T self, T mask, T value", .emit = emit_masked_fill,
-     .layout = TPJ_LAYOUT_POINTWISE, .variant = 1},
+    {.name = "masked_fill.Tensor",
+     .params = "T self, T mask, T value",
+     .emit = emit_masked_fill,
+     .layout = TPJ_LAYOUT_POINTWISE,
+     .variant = 1},
     {.name = "masked_scatter", .params = "T self, T mask, T source", .emit = emit_masked_scatter},
-    {.name = "masked_scatter_backward", .params = "T grad_output, T mask, I[] sizes",
+    {.name = "masked_scatter_backward",
+     .params = "T grad_output, T mask, I[] sizes",
      .emit = emit_masked_scatter_backward},
     {0}};

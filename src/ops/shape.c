@@ -16,7 +16,8 @@ static bool joins(tpj_emit *e, const tpj_value *first, const tpj_value *x, int d
     for (int d = 0; d < x->type.rank; d++) {
         if (d == dim || x->type.dims[d] == first->type.dims[d]) continue;
         tpj_fail(e, TPJ_RUNTIME,
-                 "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for tensor number "
+                 "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for tensor "
+                 "number "
                  "%d in the list.",
                  dim, (long long)first->type.dims[d], (long long)x->type.dims[d], position);
         return false;
@@ -65,8 +66,9 @@ static void emit_stack(tpj_emit *e) {
     tpj_dtype dtype = tpj_promote(e, "tensors", NULL);
     for (int i = n - 1; i >= 0; i--) {
         if (!hlo_same_dims(xs[i], xs[0])) {
-            tpj_fail(e, TPJ_RUNTIME, "stack expects each tensor to be equal size, but got %s at entry 0 and %s at entry %d",
-                     tpj_shape_text(h, rank, xs[0]->type.dims), tpj_shape_text(h, xs[i]->type.rank, xs[i]->type.dims), i);
+            tpj_fail(
+                e, TPJ_RUNTIME, "stack expects each tensor to be equal size, but got %s at entry 0 and %s at entry %d",
+                tpj_shape_text(h, rank, xs[0]->type.dims), tpj_shape_text(h, xs[i]->type.rank, xs[i]->type.dims), i);
             return;
         }
         xs[i] = hlo_unsqueeze(h, hlo_convert(h, xs[i], dtype), dim);
@@ -82,8 +84,9 @@ static void emit_block_diag(tpj_emit *e) {
     int64_t columns = 0, at = 0;
     for (int i = 0; i < n; i++) {
         if (xs[i]->type.rank > 2) {
-            tpj_fail(e, TPJ_RUNTIME, "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input %d has %d dimensions",
-                     i, xs[i]->type.rank);
+            tpj_fail(e, TPJ_RUNTIME,
+                     "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input %d has %d dimensions", i,
+                     xs[i]->type.rank);
             return;
         }
         int64_t dims[] = {xs[i]->type.rank == 2 ? hlo_dim(xs[i], 0) : 1, xs[i]->type.rank > 0 ? hlo_dim(xs[i], -1) : 1};
@@ -195,11 +198,13 @@ static void emit_trace(tpj_emit *e) {
         return;
     }
     int64_t rows = hlo_dim(x, 0), columns = hlo_dim(x, 1), n = rows < columns ? rows : columns;
-    tpj_value *diagonal = hlo_slice_dim(h, hlo_flatten(h, x), 0, 0, n > 0 ? (n - 1) * (columns + 1) + 1 : 0, columns + 1);
+    tpj_value *diagonal =
+        hlo_slice_dim(h, hlo_flatten(h, x), 0, 0, n > 0 ? (n - 1) * (columns + 1) + 1 : 0, columns + 1);
     tpj_out_as(e, hlo_reduce_all(h, "add", hlo_convert(h, diagonal, tpj_compute_dtype(dtype))), dtype);
 }
 
-/* The vectors in x's last dimension become diagonals of square matrices, whose dimensions then move to dim1 and dim2. */
+/* The vectors in x's last dimension become diagonals of square matrices, whose dimensions then move to dim1 and
+ * dim2. */
 static void emit_diag_embed(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x = tpj_at_least_1d(h, tpj_in(e, "self"));
@@ -270,7 +275,8 @@ static tpj_value *cut_windows(tpj_hlo *h, tpj_value *x, int dim, const patch *p)
     if (parts == NULL) return hlo_fail(h, TPJ_OUT_OF_MEMORY, "out of memory");
     for (int64_t k = 0; k < p->kernel; k++) {
         int64_t start = k * p->dilation;
-        parts[k] = hlo_unsqueeze(h, hlo_slice_dim(h, x, dim, start, start + (p->n - 1) * p->stride + 1, p->stride), dim);
+        parts[k] =
+            hlo_unsqueeze(h, hlo_slice_dim(h, x, dim, start, start + (p->n - 1) * p->stride + 1, p->stride), dim);
     }
     return p->kernel == 1 ? parts[0] : hlo_concatenate(h, parts, (int)p->kernel, dim);
 }
@@ -296,8 +302,9 @@ static void emit_im2col(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *self = tpj_in(e, "self"), *x = self;
     if (x->type.rank != 3 && x->type.rank != 4) {
-        tpj_fail(e, TPJ_RUNTIME, "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
-                                 "dimensions for input, but got: %s",
+        tpj_fail(e, TPJ_RUNTIME,
+                 "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero "
+                 "dimensions for input, but got: %s",
                  tpj_shape_text(h, x->type.rank, x->type.dims));
         return;
     }
@@ -327,10 +334,11 @@ static void emit_col2im(tpj_emit *e) {
     if (x->type.rank == 2) x = hlo_unsqueeze(h, x, 0);
     int64_t window = p[0].kernel * p[1].kernel;
     if (hlo_dim(x, 1) % window != 0 || hlo_dim(x, 2) != p[0].n * p[1].n) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "Given output_size, kernel_size, dilation, padding and stride, expected input of shape [.., a multiple of "
-                 "%lld, %lld], but got %s",
-                 (long long)window, (long long)(p[0].n * p[1].n), tpj_shape_text(h, x->type.rank, x->type.dims));
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "Given output_size, kernel_size, dilation, padding and stride, expected input of shape [.., a multiple of "
+            "%lld, %lld], but got %s",
+            (long long)window, (long long)(p[0].n * p[1].n), tpj_shape_text(h, x->type.rank, x->type.dims));
         return;
     }
     int64_t dims[] = {hlo_dim(x, 0), hlo_dim(x, 1) / window, p[0].kernel, p[1].kernel, p[0].n, p[1].n};
@@ -346,7 +354,8 @@ static void emit_col2im(tpj_emit *e) {
 static tpj_value *regroup(tpj_hlo *h, tpj_value *x, int n, const int64_t *split, int n_split, const int64_t *order,
                           const int64_t *joined, int n_joined) {
     int lead = x->type.rank - n;
-    int64_t *dims = hlo_dims(h, lead + n_split), *permutation = hlo_dims(h, lead + n_split), *result = hlo_dims(h, lead + n_joined);
+    int64_t *dims = hlo_dims(h, lead + n_split), *permutation = hlo_dims(h, lead + n_split),
+            *result = hlo_dims(h, lead + n_joined);
     for (int d = 0; d < lead; d++) dims[d] = result[d] = x->type.dims[d], permutation[d] = d;
     for (int i = 0; i < n_split; i++) dims[lead + i] = split[i], permutation[lead + i] = lead + order[i];
     for (int i = 0; i < n_joined; i++) result[lead + i] = joined[i];
@@ -359,8 +368,9 @@ static void emit_pixel_shuffle(tpj_emit *e) {
     tpj_value *x = tpj_in(e, "self");
     int64_t r = tpj_int(e, "upscale_factor", 1);
     if (x->type.rank < 3 || r <= 0 || hlo_dim(x, -3) % (r * r) != 0) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor");
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor");
         return;
     }
     int64_t c = hlo_dim(x, -3) / (r * r), height = hlo_dim(x, -2), width = hlo_dim(x, -1);
@@ -411,7 +421,8 @@ const tpj_op_def tpj_ops_shape[] = {
     {.name = "diag_embed", .params = "T self, I offset=0, I dim1=-2, I dim2=-1", .emit = emit_diag_embed},
     {.name = "im2col", .params = "T self, I[] kernel_size, I[] dilation, I[] padding, I[] stride", .emit = emit_im2col},
     {.name = "col2im",
-     .params = "T self, I[] output_size, I[] kernel_size, I[] dilation, I[] padding, I[] stride", .emit = emit_col2im},
+     .params = "T self, I[] output_size, I[] kernel_size, I[] dilation, I[] padding, I[] stride",
+     .emit = emit_col2im},
     {.name = "pixel_shuffle", .params = "T self, I upscale_factor", .emit = emit_pixel_shuffle},
     {.name = "pixel_unshuffle", .params = "T self, I downscale_factor", .emit = emit_pixel_unshuffle},
     {.name = "channel_shuffle", .params = "T self, I groups", .emit = emit_channel_shuffle},

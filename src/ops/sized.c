@@ -111,8 +111,8 @@ static void emit_repeat_interleave(tpj_emit *e) {
         return;
     }
     tpj_value *ends = hlo_cumulative(h, "add", repeats, 0, false);
-    tpj_value *steps = tpj_scatter_rows(h, "add", hlo_zeros(h, dtype, 1, &n), 0, ends,
-                                        hlo_ones(h, dtype, hlo_dim(repeats, 0)));
+    tpj_value *steps =
+        tpj_scatter_rows(h, "add", hlo_zeros(h, dtype, 1, &n), 0, ends, hlo_ones(h, dtype, hlo_dim(repeats, 0)));
     tpj_out(e, hlo_cumulative(h, "add", steps, 0, false));
 }
 
@@ -158,8 +158,7 @@ static void emit_bincount(tpj_emit *e) {
     int64_t n = tpj_size(e, 0);
     tpj_dtype dtype = TPJ_I64;
     if (tpj_has(e, "weights")) dtype = tpj_in_type(e, "weights").dtype == TPJ_F32 ? TPJ_F32 : TPJ_F64;
-    tpj_value *weights =
-        tpj_has(e, "weights") ? tpj_in_as(e, "weights", dtype) : hlo_ones(h, dtype, hlo_dim(bins, 0));
+    tpj_value *weights = tpj_has(e, "weights") ? tpj_in_as(e, "weights", dtype) : hlo_ones(h, dtype, hlo_dim(bins, 0));
     tpj_value *at = tpj_index_argument(e, bins, n, false);
     tpj_out(e, tpj_scatter_rows(h, "add", hlo_zeros(h, dtype, 1, &n), 0, at, weights));
 }
@@ -320,22 +319,49 @@ static void emit_unique(tpj_emit *e) {
 const tpj_op_def tpj_ops_sized[] = {
     {.name = "nonzero", .params = "T self", .emit = emit_nonzero, .count = count_nonzero, .flags = TPJ_OP_SIZED},
     {.name = "nonzero_static", .params = "T self, I size, I fill_value=-1", .emit = emit_nonzero_static},
-    {.name = "masked_select", .params = "T self, T mask", .emit = emit_masked_select, .count = count_masked_select,
+    {.name = "masked_select",
+     .params = "T self, T mask",
+     .emit = emit_masked_select,
+     .count = count_masked_select,
      .flags = TPJ_OP_SIZED},
-    {.name = "repeat_interleave.Tensor", .params = "T repeats", .emit = emit_repeat_interleave,
-     .count = count_repeat_interleave, .flags = TPJ_OP_SIZED},
-    {.name = "bincount", .params = "T self, T? weights=None, I minlength=0", .emit = emit_bincount,
-     .count = count_bincount, .flags = TPJ_OP_SIZED},
+    {.name = "repeat_interleave.Tensor",
+     .params = "T repeats",
+     .emit = emit_repeat_interleave,
+     .count = count_repeat_interleave,
+     .flags = TPJ_OP_SIZED},
+    {.name = "bincount",
+     .params = "T self, T? weights=None, I minlength=0",
+     .emit = emit_bincount,
+     .count = count_bincount,
+     .flags = TPJ_OP_SIZED},
     {.name = "unique_consecutive",
-     .params = "T self, B return_inverse=False, B return_counts=False, I? dim=None", .emit = emit_unique,
-     .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_CONSECUTIVE},
-    {.name = "_unique", .params = "T self, B sorted=True, B return_inverse=False", .emit = emit_unique,
-     .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_PAIR},
-    {.name = "_unique2", .params = "T self, B sorted=True, B return_inverse=False, B return_counts=False",
-     .emit = emit_unique, .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_FLAT},
-    {.name = "unique_dim_consecutive", .params = "T self, I dim, B return_inverse=False, B return_counts=False",
-     .emit = emit_unique, .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_CONSECUTIVE},
+     .params = "T self, B return_inverse=False, B return_counts=False, I? dim=None",
+     .emit = emit_unique,
+     .count = count_unique,
+     .flags = TPJ_OP_SIZED,
+     .variant = UNIQUE_CONSECUTIVE},
+    {.name = "_unique",
+     .params = "T self, B sorted=True, B return_inverse=False",
+     .emit = emit_unique,
+     .count = count_unique,
+     .flags = TPJ_OP_SIZED,
+     .variant = UNIQUE_PAIR},
+    {.name = "_unique2",
+     .params = "T self, B sorted=True, B return_inverse=False, B return_counts=False",
+     .emit = emit_unique,
+     .count = count_unique,
+     .flags = TPJ_OP_SIZED,
+     .variant = UNIQUE_FLAT},
+    {.name = "unique_dim_consecutive",
+     .params = "T self, I dim, B return_inverse=False, B return_counts=False",
+     .emit = emit_unique,
+     .count = count_unique,
+     .flags = TPJ_OP_SIZED,
+     .variant = UNIQUE_CONSECUTIVE},
     {.name = "unique_dim",
-     .params = "T self, I dim, B sorted=True, B return_inverse=False, B return_counts=False", .emit = emit_unique,
-     .count = count_unique, .flags = TPJ_OP_SIZED, .variant = UNIQUE_DIM},
+     .params = "T self, I dim, B sorted=True, B return_inverse=False, B return_counts=False",
+     .emit = emit_unique,
+     .count = count_unique,
+     .flags = TPJ_OP_SIZED,
+     .variant = UNIQUE_DIM},
     {0}};

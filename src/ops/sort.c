@@ -35,8 +35,8 @@ static void emit_sort(tpj_emit *e) {
 
 /* ---- topk ---- */
 
-/* The k largest of F32 rows in the last dimension, without sorting all: XLA's TopK. It orders NaNs by their bits, so they
- * are made one positive NaN first, the largest there. */
+/* The k largest of F32 rows in the last dimension, without sorting all: XLA's TopK. It orders NaNs by their bits, so
+ * they are made one positive NaN first, the largest there. */
 static void largest(tpj_hlo *h, tpj_value *x, int64_t k, tpj_value **out_values, tpj_value **out_indices) {
     x = hlo_select(h, hlo_is_nan(h, x), hlo_number(h, x->type.dtype, NAN), x);
     int64_t *dims = tpj_dims_with(h, x, x->type.rank - 1, k);
@@ -113,9 +113,10 @@ static void emit_kthvalue(tpj_emit *e) {
 
 enum { MEDIAN, NAN_MEDIAN };
 
-/* The lower median of each row. NaNs come last: a median is the first NaN if there is one; a nanmedian looks at what lies
- * before them. The dimension stays, with size 1. */
-static void median(tpj_hlo *h, tpj_value *x, int dim, bool ignore_nan, tpj_value **out_values, tpj_value **out_indices) {
+/* The lower median of each row. NaNs come last: a median is the first NaN if there is one; a nanmedian looks at what
+ * lies before them. The dimension stays, with size 1. */
+static void median(tpj_hlo *h, tpj_value *x, int dim, bool ignore_nan, tpj_value **out_values,
+                   tpj_value **out_indices) {
     int64_t n = hlo_dim(x, dim);
     tpj_value *values, *indices;
     tpj_sort(h, x, dim, false, &values, &indices);
@@ -165,7 +166,8 @@ static void emit_mode(tpj_emit *e) {
     if (!reducible(e, x, dim)) return;
     tpj_sort(h, x, dim, false, &values, &indices);
     int64_t n = hlo_dim(x, dim);
-    tpj_value *differs = hlo_compare(h, "NE", hlo_slice_dim(h, values, dim, 1, n, 1), hlo_slice_dim(h, values, dim, 0, n - 1, 1));
+    tpj_value *differs =
+        hlo_compare(h, "NE", hlo_slice_dim(h, values, dim, 1, n, 1), hlo_slice_dim(h, values, dim, 0, n - 1, 1));
     tpj_value *starts = hlo_pad_dim(h, differs, hlo_number(h, TPJ_BOOL, 1), dim, 1, 0);
     tpj_value *place = hlo_iota(h, TPJ_I32, x->type.rank, x->type.dims, dim);
     tpj_value *start = hlo_select(h, starts, place, hlo_integer(h, TPJ_I32, 0));
@@ -177,14 +179,18 @@ static void emit_mode(tpj_emit *e) {
 
 const tpj_op_def tpj_ops_sort[] = {
     {.name = "sort", .params = "T self, I dim=-1, B descending=False", .emit = emit_sort, .layout = TPJ_LAYOUT_SELF},
-    {.name = "sort.stable", .params = "T self, B? stable, I dim=-1, B descending=False", .emit = emit_sort,
+    {.name = "sort.stable",
+     .params = "T self, B? stable, I dim=-1, B descending=False",
+     .emit = emit_sort,
      .layout = TPJ_LAYOUT_SELF},
     {.name = "topk", .params = "T self, I k, I dim=-1, B largest=True, B sorted=True", .emit = emit_topk},
     {.name = "kthvalue", .params = "T self, I k, I dim=-1, B keepdim=False", .emit = emit_kthvalue},
     {.name = "median", .params = "T self", .emit = emit_median, .variant = MEDIAN},
     {.name = "nanmedian", .params = "T self", .emit = emit_median, .variant = NAN_MEDIAN},
     {.name = "median.dim", .params = "T self, I dim, B keepdim=False", .emit = emit_median_dim, .variant = MEDIAN},
-    {.name = "nanmedian.dim", .params = "T self, I dim, B keepdim=False", .emit = emit_median_dim,
+    {.name = "nanmedian.dim",
+     .params = "T self, I dim, B keepdim=False",
+     .emit = emit_median_dim,
      .variant = NAN_MEDIAN},
     {.name = "mode", .params = "T self, I dim=-1, B keepdim=False", .emit = emit_mode},
     {0}};

@@ -1,5 +1,5 @@
-/* Views as functions of their values. Eager mode folds views into their consumers and never runs these rows; compiled graphs
- * and decompositions name them. */
+/* Views as functions of their values. Eager mode folds views into their consumers and never runs these rows; compiled
+ * graphs and decompositions name them. */
 #include "ops/indexing.h"
 
 /* ---- reshapes ---- */
@@ -19,7 +19,8 @@ static const int64_t *infer_size(tpj_emit *e, const int64_t *sizes, int rank, in
     }
     if (unknown >= 0 && known > 0) dims[unknown] = n / known;
     if (known >= 0 && tpj_product(dims, rank) == n) return dims;
-    tpj_fail(e, TPJ_RUNTIME, "shape '%s' is invalid for input of size %lld", tpj_shape_text(h, rank, sizes), (long long)n);
+    tpj_fail(e, TPJ_RUNTIME, "shape '%s' is invalid for input of size %lld", tpj_shape_text(h, rank, sizes),
+             (long long)n);
     return NULL;
 }
 
@@ -96,8 +97,8 @@ static void emit_view_dtype(tpj_emit *e) {
         return;
     }
     if (from_bytes != to_bytes && x->type.rank == 0) {
-        tpj_fail(e, TPJ_RUNTIME, "self.dim() cannot be 0 to view %s as %s (different element sizes)", tpj_dtype_name(from),
-                 tpj_dtype_name(to));
+        tpj_fail(e, TPJ_RUNTIME, "self.dim() cannot be 0 to view %s as %s (different element sizes)",
+                 tpj_dtype_name(from), tpj_dtype_name(to));
         return;
     }
     if (from_bytes < to_bytes && hlo_dim(x, -1) % (to_bytes / from_bytes) != 0) {
@@ -127,10 +128,11 @@ static void emit_permute(tpj_emit *e) {
     int n = 0, rank = x->type.rank, n_distinct = 0;
     const int64_t *dims = tpj_ints(e, "dims", &n);
     if (n != rank) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
-                 "ordering of dimensions i.e. input.dim() = %d is not equal to len(dims) = %d",
-                 rank, n);
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            "ordering of dimensions i.e. input.dim() = %d is not equal to len(dims) = %d",
+            rank, n);
         return;
     }
     tpj_dims(e, "dims", rank, &n_distinct); /* range and repeats */
@@ -160,10 +162,11 @@ static void emit_expand(tpj_emit *e) {
     int rank = 0, own = x->type.rank;
     const int64_t *sizes = tpj_ints(e, "size", &rank);
     if (rank < own) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "expand: the number of sizes provided (%d) must be greater or equal to the number of dimensions in the "
-                 "tensor (%d)",
-                 rank, own);
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "expand: the number of sizes provided (%d) must be greater or equal to the number of dimensions in the "
+            "tensor (%d)",
+            rank, own);
         return;
     }
     int64_t *dims = hlo_dims(h, rank);
@@ -171,9 +174,10 @@ static void emit_expand(tpj_emit *e) {
         int64_t size = d >= rank - own ? x->type.dims[d - (rank - own)] : 1;
         dims[d] = sizes[d] == -1 && d >= rank - own ? size : sizes[d];
         if (dims[d] >= 0 && (dims[d] == size || size == 1)) continue;
-        tpj_fail(e, TPJ_RUNTIME,
-                 "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension %d.",
-                 (long long)dims[d], (long long)size, d);
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension %d.",
+            (long long)dims[d], (long long)size, d);
         return;
     }
     tpj_out(e, hlo_expand(h, x, rank, dims));
@@ -255,8 +259,8 @@ static void emit_select(tpj_emit *e) {
     int dim = tpj_dim(e, "dim", x->type.rank);
     int64_t size = hlo_dim(x, dim), index = tpj_int(e, "index", 0);
     if (index < -size || index >= size) {
-        tpj_fail(e, TPJ_INDEX, "select(): index %lld out of range for tensor of size %s at dimension %d", (long long)index,
-                 tpj_shape_text(tpj_builder(e), x->type.rank, x->type.dims), dim);
+        tpj_fail(e, TPJ_INDEX, "select(): index %lld out of range for tensor of size %s at dimension %d",
+                 (long long)index, tpj_shape_text(tpj_builder(e), x->type.rank, x->type.dims), dim);
         return;
     }
     tpj_out(e, select_at(tpj_builder(e), x, dim, index < 0 ? index + size : index));
@@ -296,7 +300,8 @@ static void emit_split_with_sizes(tpj_emit *e) {
     for (int i = 0; i < n; i++) sum = sizes[i] < 0 || sum < 0 ? -1 : sum + sizes[i];
     if (x->type.rank == 0 || sum != size) {
         tpj_fail(e, TPJ_RUNTIME,
-                 "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), but got "
+                 "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), "
+                 "but got "
                  "split_sizes=%s",
                  (long long)size, dim, tpj_shape_text(h, n, sizes));
         return;
@@ -328,7 +333,8 @@ static void emit_unfold(tpj_emit *e) {
     tpj_value *windows; /* [.., n, size, ..] */
     if (step == size && size > 0) {
         int64_t *dims = hlo_dims(h, rank + 1);
-        for (int d = 0; d <= rank; d++) dims[d] = d < dim ? x->type.dims[d] : d == dim ? n : d == dim + 1 ? size : x->type.dims[d - 1];
+        for (int d = 0; d <= rank; d++)
+            dims[d] = d < dim ? x->type.dims[d] : d == dim ? n : d == dim + 1 ? size : x->type.dims[d - 1];
         windows = hlo_reshape(h, hlo_slice_dim(h, x, dim, 0, n * size, 1), rank + 1, dims);
     } else {
         int64_t dims[] = {n, size};
@@ -364,7 +370,8 @@ static void emit_as_strided(tpj_emit *e) {
         return;
     }
     if (offset < 0 || last >= n) {
-        tpj_fail(e, TPJ_RUNTIME, "setStorage: sizes %s, strides %s, storage offset %lld are out of bounds for %lld elements",
+        tpj_fail(e, TPJ_RUNTIME,
+                 "setStorage: sizes %s, strides %s, storage offset %lld are out of bounds for %lld elements",
                  tpj_shape_text(h, rank, sizes), tpj_shape_text(h, rank, strides), (long long)offset, (long long)n);
         return;
     }

@@ -131,12 +131,12 @@ static void emit_as_strided_scatter(tpj_emit *e) {
         at = hlo_add(h, at, hlo_mul(h, hlo_iota(h, dtype, rank, sizes, d), hlo_integer(h, dtype, strides[d])));
     }
     if (offset < 0 || last >= n) {
-        tpj_fail(e, TPJ_RUNTIME, "setStorage: sizes %s, strides %s, storage offset %lld are out of bounds for %lld elements",
+        tpj_fail(e, TPJ_RUNTIME,
+                 "setStorage: sizes %s, strides %s, storage offset %lld are out of bounds for %lld elements",
                  tpj_shape_text(h, rank, sizes), tpj_shape_text(h, rank, strides), (long long)offset, (long long)n);
         return;
     }
-    tpj_value *flat =
-        tpj_scatter_rows(h, "replace", hlo_flatten(h, x), 0, hlo_flatten(h, at), hlo_flatten(h, src));
+    tpj_value *flat = tpj_scatter_rows(h, "replace", hlo_flatten(h, x), 0, hlo_flatten(h, at), hlo_flatten(h, src));
     tpj_out(e, hlo_reshape(h, flat, x->type.rank, x->type.dims));
 }
 
@@ -186,22 +186,34 @@ static void emit_unfold_backward(tpj_emit *e) {
     tpj_out_as(e, hlo_transpose(h, line, back), dtype);
 }
 
-const tpj_op_def tpj_ops_view_write[] = {
-    {.name = "slice_scatter",
-     .params = "T self, T src, I dim=0, I? start=None, I? end=None, I step=1", .emit = emit_slice_write,
-     .variant = INTO_SELF},
-    {.name = "select_scatter", .params = "T self, T src, I dim, I index", .emit = emit_select_write,
-     .variant = INTO_SELF},
-    {.name = "diagonal_scatter", .params = "T self, T src, I offset=0, I dim1=0, I dim2=1",
-     .emit = emit_diagonal_write, .variant = INTO_SELF},
-    {.name = "as_strided_scatter", .params = "T self, T src, I[] size, I[] stride, I? storage_offset=None",
-     .emit = emit_as_strided_scatter},
-    {.name = "slice_backward", .params = "T grad_output, I[] input_sizes, I dim, I start, I end, I step",
-     .emit = emit_slice_write, .variant = INTO_ZEROS},
-    {.name = "select_backward", .params = "T grad_output, I[] input_sizes, I dim, I index", .emit = emit_select_write,
-     .variant = INTO_ZEROS},
-    {.name = "diagonal_backward", .params = "T grad_output, I[] input_sizes, I offset, I dim1, I dim2",
-     .emit = emit_diagonal_write, .variant = INTO_ZEROS},
-    {.name = "unfold_backward", .params = "T grad_in, I[] input_sizes, I dim, I size, I step",
-     .emit = emit_unfold_backward},
-    {0}};
+const tpj_op_def tpj_ops_view_write[] = {{.name = "slice_scatter",
+                                          .params = "T self, T src, I dim=0, I? start=None, I? end=None, I step=1",
+                                          .emit = emit_slice_write,
+                                          .variant = INTO_SELF},
+                                         {.name = "select_scatter",
+                                          .params = "T self, T src, I dim, I index",
+                                          .emit = emit_select_write,
+                                          .variant = INTO_SELF},
+                                         {.name = "diagonal_scatter",
+                                          .params = "T self, T src, I offset=0, I dim1=0, I dim2=1",
+                                          .emit = emit_diagonal_write,
+                                          .variant = INTO_SELF},
+                                         {.name = "as_strided_scatter",
+                                          .params = "T self, T src, I[] size, I[] stride, I? storage_offset=None",
+                                          .emit = emit_as_strided_scatter},
+                                         {.name = "slice_backward",
+                                          .params = "T grad_output, I[] input_sizes, I dim, I start, I end, I step",
+                                          .emit = emit_slice_write,
+                                          .variant = INTO_ZEROS},
+                                         {.name = "select_backward",
+                                          .params = "T grad_output, I[] input_sizes, I dim, I index",
+                                          .emit = emit_select_write,
+                                          .variant = INTO_ZEROS},
+                                         {.name = "diagonal_backward",
+                                          .params = "T grad_output, I[] input_sizes, I offset, I dim1, I dim2",
+                                          .emit = emit_diagonal_write,
+                                          .variant = INTO_ZEROS},
+                                         {.name = "unfold_backward",
+                                          .params = "T grad_in, I[] input_sizes, I dim, I size, I step",
+                                          .emit = emit_unfold_backward},
+                                         {0}};
