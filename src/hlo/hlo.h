@@ -75,7 +75,7 @@ tpj_value *hlo_add(tpj_hlo *h, tpj_value *x, tpj_value *y);
 tpj_value *hlo_sub(tpj_hlo *h, tpj_value *x, tpj_value *y);
 tpj_value *hlo_mul(tpj_hlo *h, tpj_value *x, tpj_value *y);
 tpj_value *hlo_div(tpj_hlo *h, tpj_value *x, tpj_value *y); /* integers: truncates; the caller guards zero */
-tpj_value *hlo_max(tpj_hlo *h, tpj_value *x, tpj_value *y); /* NaN propagates (select-based where a plugin drops it) */
+tpj_value *hlo_max(tpj_hlo *h, tpj_value *x, tpj_value *y); /* NaN propagates: see the note in elementwise.c */
 tpj_value *hlo_min(tpj_hlo *h, tpj_value *x, tpj_value *y);
 tpj_value *hlo_pow(tpj_hlo *h, tpj_value *x, tpj_value *y);
 tpj_value *hlo_neg(tpj_hlo *h, tpj_value *x);
