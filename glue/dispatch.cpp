@@ -171,26 +171,36 @@ void for_each_tensor(const c10::IValue &value, const Visit &visit) {
     }
 }
 
-/* Overlapping writes raise as on the CPU: within the written tensor, and partly with an operand. */
+/* Overlapping writes raise as on the CPU: within the written tensor, and partly with an operand. Of lists, the elements at
+ * one position meet each other. */
 void check_overlap(const tpj_glue_call &call) {
-    for (const int written : call.op().written)
+    const auto check_operand = [](const at::Tensor &target, const at::Tensor &operand) {
+        if (operand.defined() && operand.is_privateuseone() &&
+            target.storage().unsafeGetStorageImpl() == operand.storage().unsafeGetStorageImpl())
+            at::assert_no_partial_overlap(target, operand);
+    };
+    for (const int written : call.op().written) {
+        const bool is_list = call.argument(written).isList();
+        size_t position = 0;
         for_each_tensor(call.argument(written), [&](const at::Tensor &target) {
+            const size_t at = position++;
             if (!target.is_privateuseone()) return;
             at::assert_no_internal_overlap(target);
             for (int i = 0; i < call.op().n_arguments; i++) {
+                const c10::IValue &other = call.argument(i);
                 if (i == written) continue;
-                for_each_tensor(call.argument(i), [&](const at::Tensor &operand) {
-                    if (operand.is_privateuseone() && target.storage().unsafeGetStorageImpl() == operand.storage().unsafeGetStorageImpl())
-                        at::assert_no_partial_overlap(target, operand);
-                });
+                if (!is_list || !other.isTensorList())
+                    for_each_tensor(other, [&](const at::Tensor &operand) { check_operand(target, operand); });
+                else if (at < other.toListRef().size())
+                    check_operand(target, other.toListRef()[at].toTensor());
             }
         });
+    }
 }
 
 /* An out= tensor takes over a result: by moving the storage's contents where layouts agree, else by a copy. */
-void take_result(const at::Tensor &out, const tpj_result *result, tpj_storage *storage, const tpj_glue_op &op) {
-    if (result->none) return;
-    at::Tensor value = tpj_glue_make_tensor(storage, result->type, result->strides);
+void take_result(const at::Tensor &out, const at::Tensor &value, const tpj_glue_op &op) {
+    if (!value.defined()) return;
     TORCH_CHECK(c10::canCast(value.scalar_type(), out.scalar_type()), "result type ", value.scalar_type(),
                 " can't be cast to the desired output type ", out.scalar_type(), " (", op.name, ")");
     at::native::resize_output(out, value.sizes());
@@ -201,18 +211,27 @@ void take_result(const at::Tensor &out, const tpj_result *result, tpj_storage *s
         out.copy_(value);
         return;
     }
+    tpj_storage *storage = storage_of(value);
     /* the value's own storage object is left empty */
     value.storage().set_data_ptr(c10::DataPtr(nullptr, out.device())).release_context();
     tpj_storage_adopt(storage_of(out), storage);
 }
 
-void finish_out(tpj_glue_call &call, tpj_program *program, const Storages &storages) {
-    int result = 0;
+void check_out_devices(const tpj_glue_call &call) {
+    const c10::Device device = tpj_glue_device(call.device());
     for (const int written : call.op().written)
         for_each_tensor(call.argument(written), [&](const at::Tensor &out) {
-            const auto at = static_cast<size_t>(result++);
-            take_result(out, tpj_program_result(program, static_cast<int>(at)), storages[at], call.op());
+            TORCH_CHECK(out.device() == device, "Expected all tensors to be on the same device, but ", call.op().name, " has operands on ",
+                        device, " and its out= tensor is on ", out.device());
         });
+}
+
+void finish_out(tpj_glue_call &call, tpj_program *program, const Storages &storages) {
+    c10::SmallVector<at::Tensor, 4> results; /* own the storages, whatever is raised below */
+    for (size_t i = 0; i < storages.size(); i++) results.push_back(tensor_of(tpj_program_result(program, static_cast<int>(i)), storages[i]));
+    size_t next = 0;
+    for (const int written : call.op().written)
+        for_each_tensor(call.argument(written), [&](const at::Tensor &out) { take_result(out, results[next++], call.op()); });
     c10::SmallVector<c10::IValue, 4> values;
     for (const int alias : call.op().return_alias) values.emplace_back(call.argument(alias));
     call.stack().resize(call.base());
@@ -245,12 +264,20 @@ void tpj_glue_run_program(tpj_glue_call &call, tpj_program *program) {
 }
 
 void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack) {
+    if (C10_UNLIKELY(op.writes_lists))
+        tpj_glue_run_on_lists(op, stack);
+    else
+        tpj_glue_run_once(op, stack);
+}
+
+void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack) {
     if (C10_UNLIKELY(op.prepares_indices) && tpj_glue_prepare_indices(op, stack)) return;
     const c10::IValue asked_for = op.device_argument >= 0 ? stack[stack.size() - static_cast<size_t>(op.n_arguments - op.device_argument)]
                                                           : c10::IValue();
     tpj_glue_call call(op, stack);
     if (op.form != tpj_glue_form::functional) check_overlap(call);
     call.read();
+    if (op.form == tpj_glue_form::out) check_out_devices(call);
     const Program program(C10_UNLIKELY(tpj_op_is_sized(op.row)) ? find_sized(call) : find_or_compile(call));
     const Storages storages = launch(call, program.program);
     if (op.form == tpj_glue_form::out)

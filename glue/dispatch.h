@@ -7,6 +7,9 @@
 
 /* Runs a call of an op with a row; replaces the stack's arguments by the returns. */
 void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack);
+/* In place on lists (foreach.cpp): where elements depend on each other, one run for each; and as it stands. */
+void tpj_glue_run_on_lists(const tpj_glue_op &op, torch::jit::Stack &stack);
+void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack);
 /* Runs an op without a row: PyTorch's decomposition where there is one, else the CPU (fallback.cpp). */
 void tpj_glue_fall_back(const tpj_glue_op &op, torch::jit::Stack &stack);
 /* Launches a program for a call and replaces the stack's arguments by its results (functional forms). */

@@ -154,6 +154,8 @@ tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row
         return_alias.push_back(alias);
         n_new_returns += alias < 0;
     }
+    writes_lists = form == tpj_glue_form::inplace &&
+                   std::any_of(written.begin(), written.end(), [&](int i) { return schema.arguments()[static_cast<size_t>(i)].type()->kind() == c10::TypeKind::ListType; });
     uses_precision = true; /* until it is known what an op without a row is made of */
     prepares_indices = false;
     if (row == nullptr) {

@@ -37,6 +37,7 @@ struct tpj_glue_op {
     int n_arguments;
     int generator_argument, device_argument; /* -1: none */
     bool uses_precision;            /* contracts: torch.set_float32_matmul_precision counts */
+    bool writes_lists;              /* in place, on lists of tensors */
     bool prepares_indices;          /* index.Tensor and its kin: masks become positions first */
 };
 
