@@ -22,7 +22,7 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
-    """All statistics of a device, with the names of `torch.cuda.memory_stats` ("allocated_bytes.all.peak")."""
+    """All statistics of a device, with the names of `torch.cuda.memory_stats` ("allocated_bytes", "peak")."""
     flat: dict[str, Any] = {}
 
     def flatten(prefix: str, value: Any) -> None:
@@ -36,13 +36,14 @@ def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
     return dict(sorted(flat.items()))
 
 
-def _statistic(device: DeviceLike, name: str) -> int:
-    return memory_stats(device).get(name, 0)
+def _statistic(device: DeviceLike, amount: str, part: str) -> int:
+    stats = memory_stats_as_nested_dict(device)
+    return stats[amount]["all"][part] if stats else 0
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
     """Bytes of live tensors."""
-    return _statistic(device, "allocated_bytes.all.current")
+    return _statistic(device, "allocated_bytes", "current")
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
@@ -52,12 +53,12 @@ def max_memory_allocated(device: DeviceLike = None) -> int:
 
 def memory_reserved(device: DeviceLike = None) -> int:
     """Bytes that the plugin holds."""
-    return _statistic(device, "reserved_bytes.all.current")
+    return _statistic(device, "reserved_bytes", "current")
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
     """The most bytes that the plugin held."""
-    return _statistic(device, "reserved_bytes.all.peak")
+    return _statistic(device, "reserved_bytes", "peak")
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
