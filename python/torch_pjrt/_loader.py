@@ -62,8 +62,6 @@ def _check_version() -> None:
     path = Path(__file__).with_name("libtpj_glue.so")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(mark)
-        if start < 0:
-            return
-        built_for = content[start : start + 64].removeprefix(mark).split(b";")[0].decode()
+        built_for = content[start : start + 64].removeprefix(mark).split(b";")[0].decode() if start >= 0 else "?"
     if built_for != ".".join(torch.__version__.split(".")[:2]):
         raise ImportError(f"libtpj_glue.so is built for torch {built_for}")

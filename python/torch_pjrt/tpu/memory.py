@@ -22,7 +22,7 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
-    """All statistics of a device, with the names of `torch.cuda.memory_stats` ("allocated_bytes", "peak")."""
+    """All statistics of a device, with the names of `torch.cuda.memory_stats` ("allocated_bytes.all.peak")."""
     flat: dict[str, Any] = {}
 
     def flatten(prefix: str, value: Any) -> None:
@@ -48,7 +48,7 @@ def memory_allocated(device: DeviceLike = None) -> int:
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
     """The most bytes that live tensors took since the start, or since `reset_peak_memory_stats`."""
-    return _statistic(device, "allocated_bytes.all.peak")
+    return _statistic(device, "allocated_bytes", "peak")
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
