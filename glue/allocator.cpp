@@ -65,7 +65,8 @@ public:
     c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
 
     void copy_data(void *, const void *, std::size_t) const override {
-        TORCH_CHECK_NOT_IMPLEMENTED(false, "memory of the tpu device cannot be copied by address; copy tensors instead");
+        TORCH_CHECK_NOT_IMPLEMENTED(false,
+                                    "memory of the tpu device cannot be copied by address; copy tensors instead");
     }
 
     bool initialized() override { return tpj_runtime_started(); }
@@ -121,8 +122,8 @@ public:
             return {static_cast<size_t>(free), static_cast<size_t>(plugin.bytes_limit)};
         }
         const size_t total = tpj_client_is_cpu(tpj_runtime_client()) ? host_memory("MemTotal:") : 0;
-        TORCH_CHECK_NOT_IMPLEMENTED(total != 0, "the plugin does not say how much memory tpu:", static_cast<int>(device),
-                                    " has");
+        TORCH_CHECK_NOT_IMPLEMENTED(total != 0,
+                                    "the plugin does not say how much memory tpu:", static_cast<int>(device), " has");
         return {host_memory("MemAvailable:"), total};
     }
 };

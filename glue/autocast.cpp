@@ -21,8 +21,7 @@ at::Tensor cast(at::ScalarType type, const at::Tensor &tensor) {
 }
 
 /* Calls `visit(tensor)` for each tensor among the last `n` values and stores what it returns. */
-template <typename Visit>
-void replace_tensors(Stack *stack, size_t n, const Visit &visit) {
+template <typename Visit> void replace_tensors(Stack *stack, size_t n, const Visit &visit) {
     for (size_t i = stack->size() - n; i < stack->size(); i++) {
         c10::IValue &value = (*stack)[i];
         if (value.isTensor()) {
@@ -100,9 +99,10 @@ private:
 class BannedKernel final : public c10::OperatorKernel {
 public:
     void operator()(const c10::OperatorHandle &, c10::DispatchKeySet, Stack *) const {
-        TORCH_CHECK(false,
-                    "binary_cross_entropy is not safe under autocast: the sigmoid before it may round to 0 or 1 in the lower "
-                    "precision. Use binary_cross_entropy_with_logits (BCEWithLogitsLoss), which is, or leave autocast for it.");
+        TORCH_CHECK(
+            false,
+            "binary_cross_entropy is not safe under autocast: the sigmoid before it may round to 0 or 1 in the lower "
+            "precision. Use binary_cross_entropy_with_logits (BCEWithLogitsLoss), which is, or leave autocast for it.");
     }
 };
 

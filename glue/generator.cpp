@@ -74,7 +74,8 @@ public:
         return bytes.getIntrusivePtr();
     }
     void set_state(const c10::TensorImpl &state) override {
-        TORCH_CHECK_TYPE(state.device_type() == c10::DeviceType::CPU && state.dtype() == caffe2::TypeMeta::Make<uint8_t>() &&
+        TORCH_CHECK_TYPE(state.device_type() == c10::DeviceType::CPU &&
+                             state.dtype() == caffe2::TypeMeta::Make<uint8_t>() &&
                              state.layout() == c10::Layout::Strided,
                          "the state of a generator must be a CPU tensor of dtype uint8");
         TORCH_CHECK(state.numel() == n_state_bytes && state.is_contiguous(), "the state of a tpu generator has ",
@@ -87,8 +88,8 @@ public:
         return c10::make_intrusive<DeviceGenerator>(device().index(), state_);
     }
     void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl> &other) override {
-        TORCH_CHECK_TYPE(other->device().type() == tpj_glue_device_type, "expected a generator of the tpu device, got one of ",
-                         other->device());
+        TORCH_CHECK_TYPE(other->device().type() == tpj_glue_device_type,
+                         "expected a generator of the tpu device, got one of ", other->device());
         state_ = static_cast<DeviceGenerator *>(other.get())->state_;
     }
 
@@ -123,7 +124,8 @@ const at::Generator &tpj_glue_default_generator(c10::DeviceIndex index) {
 
 at::Generator tpj_glue_new_generator(c10::DeviceIndex index) { return make(tpj_glue_device_index(index)); }
 
-void tpj_generator_reserve(c10::GeneratorImpl *generator, c10::DeviceIndex device, uint64_t count, uint64_t out_state[2]) {
+void tpj_generator_reserve(c10::GeneratorImpl *generator, c10::DeviceIndex device, uint64_t count,
+                           uint64_t out_state[2]) {
     if (generator == nullptr) generator = tpj_glue_default_generator(device).unsafeGetGeneratorImpl();
     TORCH_CHECK(generator->device().type() == tpj_glue_device_type,
                 "Expected a 'tpu' device type for generator but found '", generator->device().type(), "'");

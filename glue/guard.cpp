@@ -97,8 +97,8 @@ public:
     }
     c10::Stream exchangeStream(c10::Stream next) const override {
         const c10::DeviceIndex index = tpj_glue_device_index(next.device_index());
-        TORCH_CHECK(next.id() >= 0 && next.id() <= n_pool_streams, "stream ", next.id(), " is none of tpu:",
-                    static_cast<int>(index));
+        TORCH_CHECK(next.id() >= 0 && next.id() <= n_pool_streams, "stream ", next.id(),
+                    " is none of tpu:", static_cast<int>(index));
         uint8_t &current = current_streams[static_cast<size_t>(index)];
         return stream(index, std::exchange(current, static_cast<uint8_t>(next.id())));
     }
@@ -137,7 +137,8 @@ public:
         if (event != nullptr) tpj_event_destroy(event_of(event));
     }
     double elapsedTime(void *start, void *end, const c10::DeviceIndex) const override {
-        TORCH_CHECK(start != nullptr && end != nullptr, "both events must be recorded before the time between them is known");
+        TORCH_CHECK(start != nullptr && end != nullptr,
+                    "both events must be recorded before the time between them is known");
         double milliseconds = 0;
         tpj_glue_check(tpj_event_elapsed(event_of(start), event_of(end), &milliseconds));
         return milliseconds;

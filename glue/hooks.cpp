@@ -28,7 +28,9 @@ public:
     c10::DeviceIndex getCurrentDevice() const override { return tpj_glue_current_device(); }
     void setCurrentDevice(c10::DeviceIndex index) const override { tpj_glue_exchange_device(index); }
     c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override { return tpj_glue_exchange_device(index); }
-    c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override { return tpj_glue_exchange_device(index); }
+    c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+        return tpj_glue_exchange_device(index);
+    }
 
     at::Allocator *getPinnedMemoryAllocator() const override { return tpj_glue_pinned_allocator(); }
     bool isPinnedPtr(const void *address) const override { return tpj_glue_is_pinned(address); }

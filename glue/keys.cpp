@@ -25,13 +25,13 @@ TORCH_LIBRARY_IMPL(aten, ZeroTensor, library) { pass_copies_through(library); }
 /* ---- kinds of tensors that the device does not have ---- */
 enum class Kind { sparse, sparse_compressed, quantized, nested };
 
-template <Kind kind>
-void refuse(const c10::OperatorHandle &op, torch::jit::Stack *) {
-    constexpr const char *what = kind == Kind::sparse              ? "sparse tensors. Use to_dense(), or keep this one on the CPU"
-                                 : kind == Kind::sparse_compressed ? "compressed sparse tensors. Use to_dense(), or keep this "
-                                                                     "one on the CPU"
-                                 : kind == Kind::quantized ? "quantized tensors. Use dequantize(), or keep this one on the CPU"
-                                                           : "nested tensors of strided layout. Use layout=torch.jagged";
+template <Kind kind> void refuse(const c10::OperatorHandle &op, torch::jit::Stack *) {
+    constexpr const char *what =
+        kind == Kind::sparse              ? "sparse tensors. Use to_dense(), or keep this one on the CPU"
+        : kind == Kind::sparse_compressed ? "compressed sparse tensors. Use to_dense(), or keep this "
+                                            "one on the CPU"
+        : kind == Kind::quantized         ? "quantized tensors. Use dequantize(), or keep this one on the CPU"
+                                          : "nested tensors of strided layout. Use layout=torch.jagged";
     TORCH_CHECK_NOT_IMPLEMENTED(false, op.operator_name(), ": the tpu device has no ", what);
 }
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, library) {
@@ -49,7 +49,8 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, library) {
 
 /* ---- questions to the device ---- */
 bool is_dense(c10::DispatchKeySet keys) {
-    return keys.has(c10::DispatchKey::Dense) && keys.has_any(c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::PrivateUse1}));
+    return keys.has(c10::DispatchKey::Dense) &&
+           keys.has_any(c10::DispatchKeySet({c10::DispatchKey::CPU, c10::DispatchKey::PrivateUse1}));
 }
 
 /* Whether `self.data = from` may be done in place. Without a yes, Module.to makes new parameters: it unties tied weights,

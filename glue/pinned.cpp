@@ -23,7 +23,8 @@ public:
         const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
         const size_t rounded = (n_bytes + page - 1) / page * page;
         void *block = rounded >= n_bytes ? std::aligned_alloc(page, rounded) : nullptr;
-        TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "cannot allocate ", n_bytes, " bytes of pinned host memory");
+        TORCH_CHECK_WITH(OutOfMemoryError, block != nullptr, "cannot allocate ", n_bytes,
+                         " bytes of pinned host memory");
         try {
             add(block, n_bytes);
         } catch (...) {

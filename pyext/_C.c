@@ -10,8 +10,8 @@
 #include "base/config.h"
 #include "eager/eager.h"
 #include "glue/api.h"
-#include "tpj/pjrt.h"
 #include "tpj/graph.h"
+#include "tpj/pjrt.h"
 
 /* ---- errors ---- */
 /* New reference. RuntimeError where torch is not to be had, which does not happen: it loaded this module. */
@@ -28,16 +28,16 @@ static PyObject *out_of_memory_error(void) {
 static PyObject *raise_status(tpj_status *status) {
     PyObject *error = NULL;
     switch (tpj_status_code(status)) {
-    case TPJ_TYPE: error = Py_NewRef(PyExc_TypeError); break;
-    case TPJ_VALUE: error = Py_NewRef(PyExc_ValueError); break;
-    case TPJ_INDEX: error = Py_NewRef(PyExc_IndexError); break;
-    case TPJ_NOT_IMPLEMENTED: error = Py_NewRef(PyExc_NotImplementedError); break;
-    case TPJ_OUT_OF_MEMORY: error = out_of_memory_error(); break;
-    case TPJ_OK:
-    case TPJ_RUNTIME:
-    case TPJ_UNAVAILABLE:
-    case TPJ_DEVICE:
-    case TPJ_INTERNAL: error = Py_NewRef(PyExc_RuntimeError); break;
+        case TPJ_TYPE: error = Py_NewRef(PyExc_TypeError); break;
+        case TPJ_VALUE: error = Py_NewRef(PyExc_ValueError); break;
+        case TPJ_INDEX: error = Py_NewRef(PyExc_IndexError); break;
+        case TPJ_NOT_IMPLEMENTED: error = Py_NewRef(PyExc_NotImplementedError); break;
+        case TPJ_OUT_OF_MEMORY: error = out_of_memory_error(); break;
+        case TPJ_OK:
+        case TPJ_RUNTIME:
+        case TPJ_UNAVAILABLE:
+        case TPJ_DEVICE:
+        case TPJ_INTERNAL: error = Py_NewRef(PyExc_RuntimeError); break;
     }
     PyErr_SetString(error, tpj_status_message(status));
     Py_DECREF(error);
@@ -71,10 +71,8 @@ static PyObject *configure(PyObject *self, PyObject *args) {
 static PyObject *start(PyObject *self, PyObject *args) {
     (void)self, (void)args;
     tpj_status *status;
-    Py_BEGIN_ALLOW_THREADS
-    status = tpj_runtime_start();
-    Py_END_ALLOW_THREADS
-    return none_or_raise(status);
+    Py_BEGIN_ALLOW_THREADS status = tpj_runtime_start();
+    Py_END_ALLOW_THREADS return none_or_raise(status);
 }
 
 static PyObject *started(PyObject *self, PyObject *args) {
@@ -91,10 +89,8 @@ static PyObject *device_count(PyObject *self, PyObject *args) {
     (void)self, (void)args;
     int n = 0;
     tpj_status *status;
-    Py_BEGIN_ALLOW_THREADS
-    status = tpj_runtime_n_devices(&n);
-    Py_END_ALLOW_THREADS
-    return status != NULL ? raise_status(status) : PyLong_FromLong(n);
+    Py_BEGIN_ALLOW_THREADS status = tpj_runtime_n_devices(&n);
+    Py_END_ALLOW_THREADS return status != NULL ? raise_status(status) : PyLong_FromLong(n);
 }
 
 /* Borrowed; NULL with an exception before the client exists. */
@@ -198,10 +194,10 @@ static PyObject *load_settings(PyObject *self, PyObject *args) {
 /* The current value: str, int or bool. */
 static PyObject *setting_value(const tpj_setting *setting) {
     switch (setting->kind) {
-    case TPJ_SETTING_STRING:
-    case TPJ_SETTING_CHOICE: return PyUnicode_DecodeFSDefault(tpj_config_string(setting));
-    case TPJ_SETTING_INT: return PyLong_FromLongLong(tpj_config_integer(setting));
-    case TPJ_SETTING_BOOL: return PyBool_FromLong(tpj_config_integer(setting) != 0);
+        case TPJ_SETTING_STRING:
+        case TPJ_SETTING_CHOICE: return PyUnicode_DecodeFSDefault(tpj_config_string(setting));
+        case TPJ_SETTING_INT: return PyLong_FromLongLong(tpj_config_integer(setting));
+        case TPJ_SETTING_BOOL: return PyBool_FromLong(tpj_config_integer(setting) != 0);
     }
     return PyErr_Format(PyExc_SystemError, "setting %s is of no known kind", setting->name);
 }
@@ -234,7 +230,8 @@ static PyObject *settings(PyObject *self, PyObject *args) {
     PyObject *list = PyList_New(0);
     for (int i = 0; list != NULL && i < tpj_config_n_settings(); i++) {
         const tpj_setting *setting = tpj_config_setting(i);
-        PyObject *row_ = Py_BuildValue("(ssszs)", setting->name, setting->env, setting->initial, setting->choices, setting->doc);
+        PyObject *row_ =
+            Py_BuildValue("(ssszs)", setting->name, setting->env, setting->initial, setting->choices, setting->doc);
         if (row_ == NULL || PyList_Append(list, row_) < 0) Py_CLEAR(list);
         Py_XDECREF(row_);
     }
@@ -257,7 +254,8 @@ static PyMethodDef methods[] = {
     {"load_settings", load_settings, METH_NOARGS, "Read the settings from the environment, once."},
     {"get_setting", get_setting, METH_VARARGS, "get_setting(name)"},
     {"set_setting", set_setting, METH_VARARGS, "set_setting(name, text)"},
-    {"settings", settings, METH_NOARGS, "All settings as (name, environment variable, default, choices, documentation)"},
+    {"settings", settings, METH_NOARGS,
+     "All settings as (name, environment variable, default, choices, documentation)"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -275,7 +273,8 @@ static const char *user_file(PyFrameObject *frame, PyObject **out_owner) {
     *out_owner = PyObject_GetAttrString(code, "co_filename");
     Py_DECREF(code);
     const char *file = *out_owner == NULL ? NULL : PyUnicode_AsUTF8AndSize(*out_owner, NULL);
-    if (file == NULL || starts_with(file, torch_folder) || starts_with(file, own_folder) || starts_with(file, "<frozen "))
+    if (file == NULL || starts_with(file, torch_folder) || starts_with(file, own_folder) ||
+        starts_with(file, "<frozen "))
         return NULL;
     return file;
 }

@@ -36,8 +36,7 @@ static void release_mark(mark *m) {
 static void buffer_finished(void *context, int64_t nanoseconds) {
     mark *m = context;
     int64_t latest = atomic_load(&m->finished);
-    while (latest < nanoseconds && !atomic_compare_exchange_weak(&m->finished, &latest, nanoseconds)) {
-    }
+    while (latest < nanoseconds && !atomic_compare_exchange_weak(&m->finished, &latest, nanoseconds)) {}
     atomic_fetch_sub(&m->n_waiting, 1);
     /* buffers must not be released on a plugin's thread from its own callback: the recording keeps a reference until it is
      * replaced, so this one is never the last while the event lives */
@@ -150,9 +149,11 @@ tpj_status *tpj_event_elapsed(tpj_event *start, tpj_event *end, double *out_mill
     mark *from = take_mark(start), *to = take_mark(end);
     tpj_status *status = NULL;
     if (from == NULL || to == NULL)
-        status = tpj_status_create(TPJ_RUNTIME, "both events must be recorded before the time between them is asked for");
+        status =
+            tpj_status_create(TPJ_RUNTIME, "both events must be recorded before the time between them is asked for");
     else if (!is_complete(from) || !is_complete(to))
-        status = tpj_status_create(TPJ_RUNTIME, "both events must be completed before the time between them is asked for");
+        status =
+            tpj_status_create(TPJ_RUNTIME, "both events must be completed before the time between them is asked for");
     else
         *out_milliseconds = (double)(atomic_load(&to->finished) - atomic_load(&from->finished)) * 1e-6;
     release_mark(from);

@@ -188,8 +188,8 @@ tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, 
         void *zeros = calloc(n_bytes > 0 ? n_bytes : 1, 1);
         if (zeros == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory for %zu bytes", n_bytes);
         tpj_buffer *made = NULL;
-        tpj_status *status = tpj_buffer_from_host(tpj_runtime_client(), storage->device, type->dtype, type->rank, type->dims,
-                                                  zeros, &made);
+        tpj_status *status = tpj_buffer_from_host(tpj_runtime_client(), storage->device, type->dtype, type->rank,
+                                                  type->dims, zeros, &made);
         free(zeros);
         TPJ_TRY(status);
         tpj_storage_set_buffer(storage, made, NULL);
@@ -199,12 +199,14 @@ tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, 
     return NULL;
 }
 
-tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims, const void *data) {
+tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims,
+                                  const void *data) {
     tpj_device *device;
     tpj_buffer *buffer = NULL;
     TPJ_TRY(tpj_device_get(storage->device, &device));
     if (bytes_of(dtype, rank, dims) != (int64_t)storage->n_bytes)
-        TPJ_ERROR(TPJ_INTERNAL, "%lld bytes do not fill a storage of %zu", (long long)bytes_of(dtype, rank, dims), storage->n_bytes);
+        TPJ_ERROR(TPJ_INTERNAL, "%lld bytes do not fill a storage of %zu", (long long)bytes_of(dtype, rank, dims),
+                  storage->n_bytes);
     TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), storage->device, dtype, rank, dims, data, &buffer));
     tpj_lock_acquire(&device->lock);
     tpj_status *status = tpj_storage_define_base(storage, dtype, rank, dims);
