@@ -11,8 +11,8 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/Exception.h>
 
-#include "eager/eager.h"
 #include "compat.h"
+#include "eager/eager.h"
 
 namespace c10 {
 struct GeneratorImpl;
@@ -50,7 +50,7 @@ tpj_storage *tpj_glue_find_storage(const at::TensorBase &tensor);
 inline tpj_storage *storage_of(c10::StorageImpl &storage) {
     const c10::DataPtr &data = storage._mutable_data_ptr_no_checks();
     return C10_LIKELY(data.get_deleter() == &tpj_glue_delete_storage) ? static_cast<tpj_storage *>(data.get_context())
-                                                                       : nullptr;
+                                                                      : nullptr;
 }
 inline tpj_storage *storage_of(const at::TensorBase &tensor) {
     const c10::Storage &storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
@@ -61,24 +61,24 @@ inline tpj_storage *storage_of(const at::TensorBase &tensor) {
 /* ---- dtypes ---- */
 /* X(PyTorch's ScalarType, the core's dtype). What is not listed is an error, never an index into a table: PyTorch adds
  * dtypes in minor versions. */
-#define TPJ_GLUE_DTYPES(X)           \
-    X(Bool, TPJ_BOOL)                \
-    X(Byte, TPJ_U8)                  \
-    X(Char, TPJ_I8)                  \
-    X(Short, TPJ_I16)                \
-    X(Int, TPJ_I32)                  \
-    X(Long, TPJ_I64)                 \
-    X(UInt16, TPJ_U16)               \
-    X(UInt32, TPJ_U32)               \
-    X(UInt64, TPJ_U64)               \
-    X(Half, TPJ_F16)                 \
-    X(BFloat16, TPJ_BF16)            \
-    X(Float, TPJ_F32)                \
-    X(Double, TPJ_F64)               \
-    X(ComplexFloat, TPJ_C64)         \
-    X(ComplexDouble, TPJ_C128)       \
-    X(Float8_e4m3fn, TPJ_F8E4M3FN)   \
-    X(Float8_e5m2, TPJ_F8E5M2)       \
+#define TPJ_GLUE_DTYPES(X)             \
+    X(Bool, TPJ_BOOL)                  \
+    X(Byte, TPJ_U8)                    \
+    X(Char, TPJ_I8)                    \
+    X(Short, TPJ_I16)                  \
+    X(Int, TPJ_I32)                    \
+    X(Long, TPJ_I64)                   \
+    X(UInt16, TPJ_U16)                 \
+    X(UInt32, TPJ_U32)                 \
+    X(UInt64, TPJ_U64)                 \
+    X(Half, TPJ_F16)                   \
+    X(BFloat16, TPJ_BF16)              \
+    X(Float, TPJ_F32)                  \
+    X(Double, TPJ_F64)                 \
+    X(ComplexFloat, TPJ_C64)           \
+    X(ComplexDouble, TPJ_C128)         \
+    X(Float8_e4m3fn, TPJ_F8E4M3FN)     \
+    X(Float8_e5m2, TPJ_F8E5M2)         \
     X(Float8_e4m3fnuz, TPJ_F8E4M3FNUZ) \
     X(Float8_e5m2fnuz, TPJ_F8E5M2FNUZ) \
     X(Float8_e8m0fnu, TPJ_F8E8M0FNU)
@@ -113,6 +113,7 @@ inline c10::ScalarType scalar_type_of(tpj_dtype dtype) {
 /* ---- random numbers ---- */
 /* Takes `count` numbers from a generator of this device (NULL: the device's default one): writes the seed and the offset
  * at which they start, and moves the offset on. A generator of another device raises. */
-void tpj_generator_reserve(c10::GeneratorImpl *generator, c10::DeviceIndex device, uint64_t count, uint64_t out_state[2]);
+void tpj_generator_reserve(c10::GeneratorImpl *generator, c10::DeviceIndex device, uint64_t count,
+                           uint64_t out_state[2]);
 
 #endif
