@@ -11,30 +11,31 @@
 extern "C" {
 #endif
 
-/*           enumerator, name,        MLIR,        bytes, class */
-#define TPJ_DTYPES(X)                                              \
-    X(TPJ_BOOL,        "bool",        "i1",        1, TPJ_CLASS_BOOL)    \
-    X(TPJ_U8,          "u8",          "ui8",       1, TPJ_CLASS_UNSIGNED) \
-    X(TPJ_I8,          "i8",          "i8",        1, TPJ_CLASS_SIGNED)  \
-    X(TPJ_I16,         "i16",         "i16",       2, TPJ_CLASS_SIGNED)  \
-    X(TPJ_I32,         "i32",         "i32",       4, TPJ_CLASS_SIGNED)  \
-    X(TPJ_I64,         "i64",         "i64",       8, TPJ_CLASS_SIGNED)  \
-    X(TPJ_U16,         "u16",         "ui16",      2, TPJ_CLASS_UNSIGNED) \
-    X(TPJ_U32,         "u32",         "ui32",      4, TPJ_CLASS_UNSIGNED) \
-    X(TPJ_U64,         "u64",         "ui64",      8, TPJ_CLASS_UNSIGNED) \
-    X(TPJ_F16,         "f16",         "f16",       2, TPJ_CLASS_FLOAT)   \
-    X(TPJ_BF16,        "bf16",        "bf16",      2, TPJ_CLASS_FLOAT)   \
-    X(TPJ_F32,         "f32",         "f32",       4, TPJ_CLASS_FLOAT)   \
-    X(TPJ_F64,         "f64",         "f64",       8, TPJ_CLASS_FLOAT)   \
-    X(TPJ_C64,         "c64",         "complex<f32>", 8, TPJ_CLASS_COMPLEX) \
-    X(TPJ_C128,        "c128",        "complex<f64>", 16, TPJ_CLASS_COMPLEX) \
-    X(TPJ_F8E4M3FN,    "f8e4m3fn",    "f8E4M3FN",  1, TPJ_CLASS_FLOAT)   \
-    X(TPJ_F8E5M2,      "f8e5m2",      "f8E5M2",    1, TPJ_CLASS_FLOAT)   \
-    X(TPJ_F8E4M3FNUZ,  "f8e4m3fnuz",  "f8E4M3FNUZ", 1, TPJ_CLASS_FLOAT)  \
-    X(TPJ_F8E5M2FNUZ,  "f8e5m2fnuz",  "f8E5M2FNUZ", 1, TPJ_CLASS_FLOAT)  \
-    X(TPJ_F8E8M0FNU,   "f8e8m0fnu",   "f8E8M0FNU", 1, TPJ_CLASS_FLOAT)   \
-    X(TPJ_I4,          "i4",          "i4",        1, TPJ_CLASS_SIGNED)  \
-    X(TPJ_U4,          "u4",          "ui4",       1, TPJ_CLASS_UNSIGNED)
+/* enumerator, name, MLIR, bytes on the host, class */
+/* clang-format off */
+#define TPJ_DTYPES(X) \
+    X(TPJ_BOOL,        "bool",        "i1",            1,  TPJ_CLASS_BOOL)     \
+    X(TPJ_U8,          "u8",          "ui8",           1,  TPJ_CLASS_UNSIGNED) \
+    X(TPJ_I8,          "i8",          "i8",            1,  TPJ_CLASS_SIGNED)   \
+    X(TPJ_I16,         "i16",         "i16",           2,  TPJ_CLASS_SIGNED)   \
+    X(TPJ_I32,         "i32",         "i32",           4,  TPJ_CLASS_SIGNED)   \
+    X(TPJ_I64,         "i64",         "i64",           8,  TPJ_CLASS_SIGNED)   \
+    X(TPJ_U16,         "u16",         "ui16",          2,  TPJ_CLASS_UNSIGNED) \
+    X(TPJ_U32,         "u32",         "ui32",          4,  TPJ_CLASS_UNSIGNED) \
+    X(TPJ_U64,         "u64",         "ui64",          8,  TPJ_CLASS_UNSIGNED) \
+    X(TPJ_F16,         "f16",         "f16",           2,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_BF16,        "bf16",        "bf16",          2,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_F32,         "f32",         "f32",           4,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_F64,         "f64",         "f64",           8,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_C64,         "c64",         "complex<f32>",  8,  TPJ_CLASS_COMPLEX)  \
+    X(TPJ_C128,        "c128",        "complex<f64>",  16, TPJ_CLASS_COMPLEX)  \
+    X(TPJ_F8E4M3FN,    "f8e4m3fn",    "f8E4M3FN",      1,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_F8E5M2,      "f8e5m2",      "f8E5M2",        1,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_F8E4M3FNUZ,  "f8e4m3fnuz",  "f8E4M3FNUZ",    1,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_F8E5M2FNUZ,  "f8e5m2fnuz",  "f8E5M2FNUZ",    1,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_F8E8M0FNU,   "f8e8m0fnu",   "f8E8M0FNU",     1,  TPJ_CLASS_FLOAT)    \
+    X(TPJ_I4,          "i4",          "i4",            1,  TPJ_CLASS_SIGNED)   \
+    X(TPJ_U4,          "u4",          "ui4",           1,  TPJ_CLASS_UNSIGNED)
 
 typedef enum tpj_class {
     TPJ_CLASS_BOOL,
@@ -50,6 +51,7 @@ typedef enum tpj_dtype {
 #undef TPJ_DTYPE_ENUMERATOR
     TPJ_N_DTYPES
 } tpj_dtype;
+/* clang-format on */
 
 /* "f32"; "invalid" for a number that is no dtype. */
 TPJ_API const char *tpj_dtype_name(tpj_dtype dtype);
@@ -67,7 +69,9 @@ static inline bool tpj_dtype_is_complex(tpj_dtype dtype) { return tpj_dtype_clas
 static inline bool tpj_dtype_is_integral(tpj_dtype dtype) { return tpj_dtype_class(dtype) <= TPJ_CLASS_SIGNED; }
 static inline bool tpj_dtype_is_unsigned(tpj_dtype dtype) { return tpj_dtype_class(dtype) <= TPJ_CLASS_UNSIGNED; }
 /* f16, bf16 and the float8 types: arithmetic on them is done in f32 and rounded once, as PyTorch's CPU does. */
-static inline bool tpj_dtype_is_half(tpj_dtype dtype) { return tpj_dtype_is_float(dtype) && tpj_dtype_bytes(dtype) < 4; }
+static inline bool tpj_dtype_is_half(tpj_dtype dtype) {
+    return tpj_dtype_is_float(dtype) && tpj_dtype_bytes(dtype) < 4;
+}
 
 #ifdef __cplusplus
 }

@@ -56,7 +56,7 @@ typedef struct tpj_input {
     tpj_type type;        /* BUFFER: type of the whole buffer (the storage's base shape) */
     const tpj_view *view; /* BUFFER: the elements that the value names; NULL: the buffer as it is */
     int alias;            /* BUFFER: 1 + the number of an earlier input that is the same buffer; 0: none */
-    bool number;          /* takes part in dtype promotion as a Python number does (SCALAR, and PyTorch's wrapped numbers) */
+    bool number; /* takes part in dtype promotion as a Python number does (SCALAR, and PyTorch's wrapped numbers) */
 } tpj_input;
 
 typedef enum tpj_arg_kind {

@@ -60,15 +60,15 @@ TPJ_API void tpj_status_destroy(tpj_status *status);
 
 /* The only macros of the project that touch control flow. TPJ_TRY is for places where nothing is owned yet;
  * TPJ_TRY_GOTO jumps to the function's one `done:` exit with `status` set; TPJ_ERROR returns a new error. */
-#define TPJ_TRY(expression)                                 \
-    do {                                                    \
-        tpj_status *tpj_try_status = (expression);          \
-        if (tpj_try_status != NULL) return tpj_try_status;  \
+#define TPJ_TRY(expression)                                \
+    do {                                                   \
+        tpj_status *tpj_try_status = (expression);         \
+        if (tpj_try_status != NULL) return tpj_try_status; \
     } while (0)
-#define TPJ_TRY_GOTO(expression)        \
-    do {                                \
-        status = (expression);          \
-        if (status != NULL) goto done;  \
+#define TPJ_TRY_GOTO(expression)       \
+    do {                               \
+        status = (expression);         \
+        if (status != NULL) goto done; \
     } while (0)
 #define TPJ_ERROR(...) return tpj_status_create(__VA_ARGS__)
 

@@ -77,8 +77,10 @@ const char *tpj_op_params(const tpj_op_def *op) { return op->params; }
 const char *tpj_op_writes(const tpj_op_def *op) { return op->writes; }
 const char *tpj_op_layout(const tpj_op_def *op) {
     static const char *const names[] = {
-        [TPJ_LAYOUT_CONTIGUOUS] = "contiguous",       [TPJ_LAYOUT_POINTWISE] = "pointwise",
-        [TPJ_LAYOUT_SELF] = "self",                   [TPJ_LAYOUT_CHANNELS_LAST] = "channels_last",
+        [TPJ_LAYOUT_CONTIGUOUS] = "contiguous",
+        [TPJ_LAYOUT_POINTWISE] = "pointwise",
+        [TPJ_LAYOUT_SELF] = "self",
+        [TPJ_LAYOUT_CHANNELS_LAST] = "channels_last",
         [TPJ_LAYOUT_MEMORY_FORMAT] = "memory_format",
     };
     return names[op->layout];

@@ -98,7 +98,8 @@ tpj_status *tpj_buffer_type(const tpj_buffer *buffer, tpj_dtype *out_dtype, int 
     TPJ_TRY(tpj_pjrt_check_fork());
     TPJ_TRY(read_type(buffer, &type));
     while (i < N_TYPE_PAIRS && type_pairs[i].type != type) i++;
-    if (i == N_TYPE_PAIRS) TPJ_ERROR(TPJ_NOT_IMPLEMENTED, "the buffer's element type (PJRT's number %d) is none that we know", type);
+    if (i == N_TYPE_PAIRS)
+        TPJ_ERROR(TPJ_NOT_IMPLEMENTED, "the buffer's element type (PJRT's number %d) is none that we know", type);
     PJRT_ARGS(pjrt_buffer_dimensions_args, args, .buffer = buffer->handle);
     TPJ_TRY(PJRT_CALL(buffer->client->api, buffer_dimensions, &args));
     *out_dtype = type_pairs[i].dtype;

@@ -227,8 +227,8 @@ TEST(pjrt_serves_threads_at_once) {
     tpj_plugin *plugins[N_THREADS] = {NULL};
     void *status[N_THREADS];
     /* A path of its own, so that the threads meet while the plugin is loaded. */
-    snprintf(shared_path, sizeof shared_path, "%.*s/././fake_plugin.so",
-             (int)(strrchr(fake_path(), '/') - fake_path()), fake_path());
+    snprintf(shared_path, sizeof shared_path, "%.*s/././fake_plugin.so", (int)(strrchr(fake_path(), '/') - fake_path()),
+             fake_path());
     atomic_store(&fake_controls()->delay, 50);
     for (int i = 0; i < N_THREADS; i++) pthread_create(&threads[i], NULL, open_and_run, &plugins[i]);
     for (int i = 0; i < N_THREADS; i++) pthread_join(threads[i], &status[i]);
@@ -295,8 +295,7 @@ TEST(plugin_errors_name_the_file) {
                 "cannot read the PJRT plugin /nonexistent/pjrt.so: No such file");
     CHECK_ERROR(tpj_plugin_open("/proc/self/status", false, &plugin), TPJ_UNAVAILABLE, "/proc/self/status");
     CHECK_ERROR(tpj_plugin_open("/lib/x86_64-linux-gnu/libm.so.6", false, &plugin), TPJ_UNAVAILABLE, "libm.so.6");
-    snprintf(path, sizeof path, "%.*s/./fake_plugin.so", (int)(strrchr(fake_path(), '/') - fake_path()),
-             fake_path());
+    snprintf(path, sizeof path, "%.*s/./fake_plugin.so", (int)(strrchr(fake_path(), '/') - fake_path()), fake_path());
     fake_controls()->api_size = 200;
     tpj_status *status = tpj_plugin_open(path, false, &plugin);
     fake_controls()->api_size = 0;

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tpj/pjrt.h"
 #include "runner.h"
+#include "tpj/pjrt.h"
 
 enum { N_DEVICES = 3 };
 

@@ -1,8 +1,8 @@
 /* Compiling for TPUs with the libtpu in TPJ_TEST_PLUGIN, on a machine that need not have one. */
 #include <stdlib.h>
 
-#include "tpj/pjrt.h"
 #include "runner.h"
+#include "tpj/pjrt.h"
 
 static tpj_plugin *libtpu(void) {
     tpj_plugin *plugin = NULL;
