@@ -87,13 +87,14 @@ run-unit-tests: $(SAN_BUILD)/unit_tests $(SAN_BUILD)/fake_plugin.so
 golden:
 	+@TPJ_GOLDEN_WRITE=1 C_TEST=golden $(MAKE) --no-print-directory check-c
 
-# What a run finds worth keeping stays in build/; tests/fuzz/<target>/ are the inputs to begin with.
+# Begins with the golden graphs; what a run finds worth keeping stays in build/.
 run-fuzz: $(FUZZ_BIN)
 	@for target in $(FUZZ_BIN); do \
 	    name=$$(basename $$target); mkdir -p $(SAN_BUILD)/corpus/$$name; \
+	    cp tests/golden/*.graph $(SAN_BUILD)/corpus/$$name; \
 	    echo "$$name, $(FUZZ_SECONDS) s"; \
 	    $$target -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -rss_limit_mb=4096 \
-	        -artifact_prefix=$(SAN_BUILD)/ $(SAN_BUILD)/corpus/$$name $$(ls -d tests/fuzz/$$name 2>/dev/null) || exit 1; \
+	        -artifact_prefix=$(SAN_BUILD)/ $(SAN_BUILD)/corpus/$$name || exit 1; \
 	done
 
 -include $(SAN_OBJ:.o=.d)
