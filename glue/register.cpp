@@ -40,7 +40,10 @@ bool moves_between_devices(const c10::OperatorName &name) {
 bool wants_kernel(const c10::OperatorHandle &op, const tpj_op_def *row) {
     if (moves_between_devices(op.operator_name())) return false;
     if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return false; /* written by hand */
-    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return false;
+    /* what PyTorch composes for autograd too may be replaced only where it has a formula of its own (silu_backward) */
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+        (row == nullptr || !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd)))
+        return false;
     if (op.hasTag(at::Tag::inplace_view)) return false; /* t_, squeeze_: metadata, never a write */
     if (is_view(op.schema())) return false;
     return row != nullptr || op.hasKernelForDispatchKey(c10::DispatchKey::CPU);

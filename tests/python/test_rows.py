@@ -75,9 +75,9 @@ WITHOUT_INFLUENCE_IN = {
     ("_scaled_dot_product_fused_attention_overrideable_backward", "philox_offset"): "the seed holds the mask's state",
 }
 
-# PyTorch composes these itself (CompositeImplicitAutograd), so that the dispatcher never comes to their rows. They are
-# there for graphs that hold them: those of decompositions and of torch.compile.
-ONLY_IN_GRAPHS = {"_fused_rms_norm", "silu_backward", "mish_backward"}
+# PyTorch composes these where a device has no kernel (CompositeImplicitAutograd), and has a gradient formula for them where
+# it has one: our kernel takes nothing away.
+COMPOSED_WITH_FORMULA = {"_fused_rms_norm", "silu_backward", "mish_backward"}
 
 
 def in_place(name: str) -> str:
@@ -188,25 +188,17 @@ def test_rows_that_take_a_generator_draw() -> None:
             assert row.is_random, row.name
 
 
-def test_rows_are_reached() -> None:
-    composed = {
-        row.name
-        for row in ROWS
-        if row.name in schemas()
-        and torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{row.name}", "CompositeImplicitAutograd")
-    }
-    assert composed == ONLY_IN_GRAPHS
-
-
 def test_no_composite_op_is_overridden() -> None:
-    """A kernel at PrivateUse1 for an op that PyTorch composes would take its gradient away. One that returns no tensor
-    has none."""
+    """A kernel at PrivateUse1 for an op that PyTorch composes would take its gradient away, unless PyTorch has a formula for
+    the op itself. One that returns no tensor has none."""
     registered = torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
     assert len(registered) > 1000
-    overridden = [
-        name
+    overridden = {
+        name.removeprefix("aten::")
         for name in registered
         if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
         and any("Tensor" in str(result.type) for result in schemas()[name.removeprefix("aten::")].returns)
-    ]
-    assert not overridden
+    }
+    assert overridden == COMPOSED_WITH_FORMULA
+    for name in COMPOSED_WITH_FORMULA:
+        assert torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Autograd")
