@@ -41,6 +41,20 @@ static tpj_value *times(tpj_hlo *h, tpj_value *x, double c) { return hlo_mul(h, 
 
 static void emit_float(tpj_emit *e) { out_float(e, hlo_unary(tpj_builder(e), tpj_row(e)->hlo, float_self(e))); }
 
+/* The second operand is kept from being folded: a CPU plugin (lammps-jax-pjrt-cpu 0.11.2) miscompiles atan2(x, 1) over
+ * vectors, which is what chlo.atan becomes. */
+static void emit_atan(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *x = float_self(e);
+    if (tpj_dtype_is_complex(x->type.dtype)) {
+        out_float(e, hlo_unary(h, "chlo.atan", x));
+        return;
+    }
+    tpj_value *one = hlo_full_like(h, x, 1);
+    one = hlo_op1(h, "optimization_barrier", &one, 1, "", x->type.dtype, x->type.rank, x->type.dims);
+    out_float(e, hlo_binary(h, "atan2", x, one));
+}
+
 static void emit_real(tpj_emit *e) {
     tpj_value *x = real_self(e);
     if (x != NULL) out_float(e, hlo_unary(tpj_builder(e), tpj_row(e)->hlo, x));
@@ -360,7 +374,7 @@ const tpj_op_def tpj_ops_unary[] = {
     FLOAT("tan", "chlo.tan"),
     FLOAT("asin", "chlo.asin"),
     FLOAT("acos", "chlo.acos"),
-    FLOAT("atan", "chlo.atan"),
+    UNARY("atan", emit_atan),
     FLOAT("sinh", "chlo.sinh"),
     FLOAT("cosh", "chlo.cosh"),
     FLOAT("tanh", "tanh"),
