@@ -79,7 +79,7 @@ void tpj_glue_call::use_device(c10::DeviceIndex index) {
                 static_cast<int>(device_), " and tpu:", static_cast<int>(index), "! (in ", op_.name, ")");
 }
 
-void tpj_glue_call::read_tensor(const at::Tensor &tensor, const char *parameter) {
+void tpj_glue_call::read_tensor(const at::Tensor &tensor, const tpj_param &parameter) {
     if (!tensor.defined()) {
         key_.push_back(word(none));
         return;
@@ -96,7 +96,7 @@ void tpj_glue_call::read_tensor(const at::Tensor &tensor, const char *parameter)
             return;
         }
         TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, tpu and ",
-                    tensor.device(), "! (argument ", parameter, " of ", op_.name, ")");
+                    tensor.device(), "! (argument ", std::string_view(parameter.name, parameter.name_length), " of ", op_.name, ")");
     }
     tpj_storage *storage = storage_of(tensor);
     const tpj_dtype dtype = dtype_of(tensor);
@@ -179,14 +179,14 @@ void tpj_glue_call::read_parameter(const tpj_glue_parameter &parameter) {
     switch (parameter.param.kind) {
         case TPJ_PARAM_TENSOR:
             if (C10_LIKELY(!parameter.param.list)) {
-                read_tensor(value.toTensor(), parameter.param.name);
+                read_tensor(value.toTensor(), parameter.param);
             } else {
                 key_.push_back(word(list, value.toListRef().size()));
                 for (const c10::IValue &element : value.toListRef())
                     if (element.isNone())
                         key_.push_back(word(none));
                     else
-                        read_tensor(element.toTensor(), parameter.param.name);
+                        read_tensor(element.toTensor(), parameter.param);
             }
             return;
         case TPJ_PARAM_SCALAR:

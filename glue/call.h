@@ -45,7 +45,7 @@ public:
     const tpj_glue_op &op() const { return op_; }
 
 private:
-    void read_tensor(const at::Tensor &tensor, const char *parameter);
+    void read_tensor(const at::Tensor &tensor, const tpj_param &parameter);
     void read_number(const c10::IValue &value);
     void read_baked(const c10::IValue &value);
     void read_parameter(const tpj_glue_parameter &parameter);

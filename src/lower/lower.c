@@ -135,7 +135,11 @@ static void describe_types(const tpj_lowering *lowering, const tpj_node *node, t
                 type = lowering->results[ref.node][ref.result]->type;
             }
             if (type.dtype == TPJ_N_DTYPES) continue;
-            tpj_text_printf(text, "%s%s", n++ > 0 ? ", " : "", number ? "number " : "");
+            tpj_text_add(text, n++ > 0 ? ", " : "");
+            if (number) {
+                tpj_text_add(text, "number");
+                continue;
+            }
             tpj_text_printf(text, "%s[", tpj_dtype_name(type.dtype));
             tpj_text_integers(text, type.dims, (size_t)type.rank);
             tpj_text_add(text, "]");

@@ -41,7 +41,8 @@ enum {
     TPJ_OP_RANDOM = 1,    /* draws from the generator */
     TPJ_OP_SIZED = 2,     /* data-dependent: `count` runs first, its number is read, then `emit` with tpj_size */
     TPJ_OP_FACTORY = 4,   /* makes tensors from no tensor: the device comes from the call */
-    TPJ_OP_SAME_DTYPE = 8 /* in-place: the computed dtype must be castable to self's (result_type check), always done */
+    TPJ_OP_SAME_DTYPE = 8 /* in-place: the result is converted to the target's dtype whatever it is (copy_, eq_). Others fail
+                             where the target's dtype cannot hold the result's ("result type Float can't be cast ..") */
 };
 
 struct tpj_op_def {
