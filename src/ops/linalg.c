@@ -211,6 +211,12 @@ static tpj_value *row_at_each(tpj_hlo *h, tpj_value *x, tpj_value *other) {
     return hlo_take_along(h, x, spread(h, other, x->type.rank, dims, 0), 1);
 }
 
+/* What pivots are chosen by, as LAPACK does: |re| + |im|. */
+static tpj_value *pivot_size(tpj_hlo *h, tpj_value *x) {
+    if (!tpj_dtype_is_complex(x->type.dtype)) return hlo_abs(h, x);
+    return hlo_add(h, hlo_abs(h, hlo_real(h, x)), hlo_abs(h, hlo_imag(h, x)));
+}
+
 static void lu_eliminate(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
     const lu *f = context;
     tpj_value *k = arguments[LU_COLUMN], *a = arguments[LU_MATRIX], *zero = hlo_integer(h, TPJ_I32, 0);
@@ -219,7 +225,7 @@ static void lu_eliminate(tpj_hlo *h, tpj_value *const *arguments, tpj_value **re
     tpj_value *column = hlo_reshape(h, hlo_dynamic_slice(h, a, column_start, column_sizes), 2, column_dims);
     tpj_value *row = hlo_iota(h, TPJ_I32, 2, column_dims, 1);
     if (f->pivot) {
-        tpj_value *size = hlo_abs(h, column), *done = hlo_compare(h, "LT", row, k);
+        tpj_value *size = pivot_size(h, column), *done = hlo_compare(h, "LT", row, k);
         size = hlo_select(h, done, hlo_number(h, size->type.dtype, -1), size);
         hlo_arg_reduce(h, true, size, 1, NULL, &other);
     } else {

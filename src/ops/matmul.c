@@ -91,15 +91,6 @@ static void emit_bmm(tpj_emit *e) {
  * where beta is zero. */
 static tpj_value *blend(tpj_emit *e, tpj_value *product, tpj_dtype dtype) {
     tpj_hlo *h = tpj_builder(e);
-    static const char *const names[] = {"beta", "alpha"};
-    for (int i = 0; i < 2; i++) {
-        tpj_dtype given = tpj_scalar_dtype(e, names[i]);
-        if (tpj_dtype_is_integral(dtype) && !tpj_dtype_is_integral(given)) {
-            tpj_fail(e, TPJ_RUNTIME, "For integral input tensors, argument %s must not be a floating point number.",
-                     names[i]);
-            return NULL;
-        }
-    }
     tpj_dtype compute = product->type.dtype;
     tpj_value *self = tpj_in_as(e, "self", compute);
     tpj_value *beta = tpj_scalar(e, "beta", compute), *alpha = tpj_scalar(e, "alpha", compute);
@@ -109,10 +100,7 @@ static tpj_value *blend(tpj_emit *e, tpj_value *product, tpj_dtype dtype) {
     return hlo_convert(h, hlo_add(h, scaled, hlo_mul(h, product, alpha)), dtype);
 }
 
-static void out_blend(tpj_emit *e, tpj_value *product, tpj_dtype dtype) {
-    tpj_value *result = blend(e, product, dtype);
-    if (result != NULL) tpj_out(e, result);
-}
+static void out_blend(tpj_emit *e, tpj_value *product, tpj_dtype dtype) { tpj_out(e, blend(e, product, dtype)); }
 
 static void emit_addmm(tpj_emit *e) {
     tpj_value *x = tpj_in(e, "mat1"), *y = tpj_in(e, "mat2");
@@ -126,7 +114,6 @@ static void emit_addmm_activation(tpj_emit *e) {
     if (!matrices_ok(e, "mat1", x, "mat2", y)) return;
     tpj_dtype dtype = x->type.dtype;
     tpj_value *sum = blend(e, contract(h, x, y, 0), dtype);
-    if (sum == NULL) return;
     if (!tpj_bool(e, "use_gelu", false)) {
         tpj_out(e, hlo_max(h, sum, hlo_number(h, dtype, 0)));
         return;
@@ -181,6 +168,13 @@ static void emit_addmv(tpj_emit *e) {
 static void emit_addr(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_dtype dtype = tpj_promote(e, "self", "vec1", "vec2", NULL), compute = tpj_compute_dtype(dtype);
+    static const char *const factors[] = {"beta", "alpha"};
+    for (int i = 0; i < 2 && tpj_dtype_is_integral(dtype); i++) {
+        if (tpj_dtype_is_integral(tpj_scalar_dtype(e, factors[i]))) continue;
+        tpj_fail(e, TPJ_RUNTIME, "For integral input tensors, argument %s must not be a floating point number.",
+                 factors[i]);
+        return;
+    }
     tpj_value *x = tpj_in_as(e, "vec1", compute), *y = tpj_in_as(e, "vec2", compute);
     if (!rank_ok(e, "vec1", x, 1) || !rank_ok(e, "vec2", y, 1)) return;
     int64_t dims[] = {hlo_dim(x, 0), hlo_dim(y, 0)}, rows = 0, columns = 1;
