@@ -130,16 +130,25 @@ static void emit_sample_dirichlet(tpj_emit *e) {
     tpj_out_as(e, hlo_div(h, gamma, hlo_expand(h, sum, gamma->type.rank, gamma->type.dims)), dtype);
 }
 
+enum { SMALL_MEAN = 10 }; /* below it by inversion, above by rejection */
+
 /* ---- inversion: the first k whose summed probability exceeds a uniform number ---- */
 
 /* term(k + 1) = term(k) * ratio(k). */
 enum { SUM_K, SUM_TERM, SUM_TOTAL, SUM_U, SUM_A, SUM_B, SUM_STATES };
 enum { MOST_TERMS = 256 }; /* means are below 10 here */
 
+/* More terms are wanted, and worth adding: beyond the mean a tiny term means that u lies above the rounded total. */
+static tpj_value *sum_is_open(tpj_hlo *h, tpj_value *const *arguments) {
+    tpj_value *k = arguments[SUM_K], *before_mean = tpj_compare_number(h, "LT", k, SMALL_MEAN);
+    tpj_value *counts = hlo_or(h, before_mean, tpj_compare_number(h, "GT", arguments[SUM_TERM], 1e-10));
+    counts = hlo_and(h, counts, tpj_compare_number(h, "LT", k, MOST_TERMS));
+    return hlo_and(h, counts, hlo_compare(h, "GT", arguments[SUM_U], arguments[SUM_TOTAL]));
+}
+
 static void sum_continues(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
     (void)context;
-    tpj_value *open = hlo_compare(h, "GT", arguments[SUM_U], arguments[SUM_TOTAL]);
-    results[0] = hlo_reduce_all(h, "or", hlo_and(h, open, tpj_compare_number(h, "LT", arguments[SUM_K], MOST_TERMS)));
+    results[0] = hlo_reduce_all(h, "or", sum_is_open(h, arguments));
 }
 
 /* Poisson's terms: a = lambda. Binomial's: a = n, b = p / (1 - p). */
@@ -148,7 +157,7 @@ static void sum_term(tpj_hlo *h, tpj_value *const *arguments, tpj_value **result
     tpj_value *k = arguments[SUM_K], *term = arguments[SUM_TERM], *total = arguments[SUM_TOTAL], *u = arguments[SUM_U];
     tpj_value *a = arguments[SUM_A], *b = arguments[SUM_B], *next = plus(h, k, 1);
     tpj_value *ratio = *binomial ? hlo_div(h, hlo_mul(h, hlo_sub(h, a, k), b), next) : hlo_div(h, a, next);
-    tpj_value *open = hlo_and(h, hlo_compare(h, "GT", u, total), tpj_compare_number(h, "LT", k, MOST_TERMS));
+    tpj_value *open = sum_is_open(h, arguments);
     tpj_value *grown = hlo_mul(h, term, ratio);
     results[SUM_K] = hlo_select(h, open, next, k);
     results[SUM_TERM] = hlo_select(h, open, grown, term);
@@ -186,8 +195,6 @@ static tpj_value *hat(tpj_hlo *h, tpj_value *v, tpj_value *scale, tpj_value *a, 
 }
 
 /* ---- Poisson ---- */
-
-enum { SMALL_MEAN = 10 };
 
 static void propose_poisson(tpj_hlo *h, const method *m, tpj_value *u, tpj_value *v, tpj_value **out_candidate,
                             tpj_value **out_accepted) {
