@@ -1,7 +1,7 @@
 /* Which attention torch.nn.functional.scaled_dot_product_attention runs: the fused row where its sizes fit, else PyTorch's
  * composition of single ops. PyTorch asks through a stub of its own and, for captured graphs, through the dispatcher. */
-#include <ATen/core/Tensor.h>
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
@@ -20,8 +20,8 @@ bool fits(const at::Tensor &query, const at::Tensor &key, const at::Tensor &valu
            query.numel() > 0 && value.numel() > 0;
 }
 
-int64_t fused_sdp_choice(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value, const std::optional<at::Tensor> &,
-                         double, bool, std::optional<double>, bool enable_gqa) {
+int64_t fused_sdp_choice(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
+                         const std::optional<at::Tensor> &, double, bool, std::optional<double>, bool enable_gqa) {
     const bool fused = at::globalContext().userEnabledOverrideableSDP() && fits(query, key, value, enable_gqa);
     return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }

@@ -20,7 +20,9 @@ void tpj_graph_destroy(tpj_graph *graph) {
     free(graph);
 }
 
-static tpj_status *out_of_memory(void) { return tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory for a graph"); }
+static tpj_status *out_of_memory(void) {
+    return tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory for a graph");
+}
 
 /* Makes room for one more element. The array that is left behind stays in the arena: at most as much again. */
 static tpj_status *grow(tpj_arena *arena, void **array, int n, int *capacity, size_t element_size) {
@@ -56,13 +58,13 @@ static const tpj_view *copy_view(tpj_arena *arena, const tpj_view *view) {
 static tpj_arg copy_arg(tpj_arena *arena, const tpj_arg *arg) {
     tpj_arg made = *arg;
     switch (arg->kind) {
-    case TPJ_ARG_VALUES:
-    case TPJ_ARG_SCALARS: made.values = copy(arena, arg->values, arg->n, sizeof(tpj_ref)); break;
-    case TPJ_ARG_STRING: made.string = tpj_arena_string_n(arena, arg->string, (size_t)arg->n); break;
-    case TPJ_ARG_INTS: made.integers = copy(arena, arg->integers, arg->n, sizeof(int64_t)); break;
-    case TPJ_ARG_FLOATS: made.numbers = copy(arena, arg->numbers, arg->n, sizeof(double)); break;
-    case TPJ_ARG_BOOLS: made.booleans = copy(arena, arg->booleans, arg->n, sizeof(bool)); break;
-    default: made.n = 0; break;
+        case TPJ_ARG_VALUES:
+        case TPJ_ARG_SCALARS: made.values = copy(arena, arg->values, arg->n, sizeof(tpj_ref)); break;
+        case TPJ_ARG_STRING: made.string = tpj_arena_string_n(arena, arg->string, (size_t)arg->n); break;
+        case TPJ_ARG_INTS: made.integers = copy(arena, arg->integers, arg->n, sizeof(int64_t)); break;
+        case TPJ_ARG_FLOATS: made.numbers = copy(arena, arg->numbers, arg->n, sizeof(double)); break;
+        case TPJ_ARG_BOOLS: made.booleans = copy(arena, arg->booleans, arg->n, sizeof(bool)); break;
+        default: made.n = 0; break;
     }
     return made;
 }
@@ -72,16 +74,16 @@ tpj_status *tpj_graph_add_input(tpj_graph *graph, const tpj_input *input, tpj_re
     TPJ_TRY(grow(arena, (void **)&graph->inputs, graph->n_inputs, &graph->input_capacity, sizeof *graph->inputs));
     tpj_input made = {.kind = input->kind, .number = input->number, .alias = input->alias};
     switch (input->kind) {
-    case TPJ_INPUT_BUFFER:
-        made.type = copy_type(arena, &input->type);
-        made.view = copy_view(arena, input->view);
-        break;
-    case TPJ_INPUT_SCALAR: made.type.dtype = input->type.dtype; break; /* rank 0, no view */
-    case TPJ_INPUT_RANDOM:
-        made.type = (tpj_type){TPJ_U64, 1, random_state_dims};
-        made.number = false;
-        break;
-    default: TPJ_ERROR(TPJ_INTERNAL, "an input of unknown kind %d", (int)input->kind);
+        case TPJ_INPUT_BUFFER:
+            made.type = copy_type(arena, &input->type);
+            made.view = copy_view(arena, input->view);
+            break;
+        case TPJ_INPUT_SCALAR: made.type.dtype = input->type.dtype; break; /* rank 0, no view */
+        case TPJ_INPUT_RANDOM:
+            made.type = (tpj_type){TPJ_U64, 1, random_state_dims};
+            made.number = false;
+            break;
+        default: TPJ_ERROR(TPJ_INTERNAL, "an input of unknown kind %d", (int)input->kind);
     }
     if (arena->failed) return out_of_memory();
     graph->inputs[graph->n_inputs] = made;
@@ -89,16 +91,16 @@ tpj_status *tpj_graph_add_input(tpj_graph *graph, const tpj_input *input, tpj_re
     return NULL;
 }
 
-tpj_status *tpj_graph_add_node(tpj_graph *graph, const tpj_op_def *op, const tpj_arg *args, int n_args, const char *file,
-                               int line, int *out_node) {
+tpj_status *tpj_graph_add_node(tpj_graph *graph, const tpj_op_def *op, const tpj_arg *args, int n_args,
+                               const char *file, int line, int *out_node) {
     tpj_arena *arena = &graph->arena;
     TPJ_TRY(grow(arena, (void **)&graph->nodes, graph->n_nodes, &graph->node_capacity, sizeof *graph->nodes));
     tpj_arg *made = TPJ_ARENA_ARRAY(arena, tpj_arg, n_args);
     for (int i = 0; made != NULL && i < n_args; i++) made[i] = copy_arg(arena, &args[i]);
     const char *file_copy = file == NULL ? NULL : tpj_arena_string(arena, file);
     if (arena->failed) return out_of_memory();
-    graph->nodes[graph->n_nodes] = (tpj_node){
-        .op = op, .args = made, .n_args = n_args, .file = file_copy, .line = file == NULL ? 0 : line};
+    graph->nodes[graph->n_nodes] =
+        (tpj_node){.op = op, .args = made, .n_args = n_args, .file = file_copy, .line = file == NULL ? 0 : line};
     *out_node = graph->n_nodes++;
     return NULL;
 }

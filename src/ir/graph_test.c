@@ -9,7 +9,9 @@
 #include "ir/params.h"
 #include "runner.h"
 
-static tpj_status *parse(const char *text, tpj_graph **out_graph) { return tpj_graph_parse(text, strlen(text), out_graph); }
+static tpj_status *parse(const char *text, tpj_graph **out_graph) {
+    return tpj_graph_parse(text, strlen(text), out_graph);
+}
 
 /* The text of the parsed text, malloc'ed. */
 static tpj_status *reprint(const char *text, char **out_text) {
@@ -49,22 +51,26 @@ TEST(graph_text_prints_as_it_was) {
 TEST(graph_text_reads_what_people_write) {
     char *text = NULL;
     CHECK_OK(reprint("# a comment\n\n graph {  # another\n\t%0=input f32[ 4,8 ]\r\n"
-                     "%1 = add.Tensor( other = %0,\n   self=%0 )\n return %1\n}\n\n# the end", &text));
-    CHECK_STRING(text, "graph {\n  %0 = input f32[4, 8]\n  %1 = add.Tensor(self=%0, other=%0, alpha=1)\n  return %1\n}\n");
+                     "%1 = add.Tensor( other = %0,\n   self=%0 )\n return %1\n}\n\n# the end",
+                     &text));
+    CHECK_STRING(text,
+                 "graph {\n  %0 = input f32[4, 8]\n  %1 = add.Tensor(self=%0, other=%0, alpha=1)\n  return %1\n}\n");
     free(text);
 }
 
 /* A graph whose one op has this value as its baked number. */
 static tpj_status *number_graph(const char *number, tpj_graph **out_graph) {
     char text[256];
-    snprintf(text, sizeof text, "graph {\n%%0 = input f32[2]\n%%1 = threshold(self=%%0, threshold=%s, value=0)\n}", number);
+    snprintf(text, sizeof text, "graph {\n%%0 = input f32[2]\n%%1 = threshold(self=%%0, threshold=%s, value=0)\n}",
+             number);
     return parse(text, out_graph);
 }
 
 static const tpj_arg *number_arg(const tpj_graph *graph) { return &tpj_graph_node(graph, 0)->args[1]; }
 
 TEST(graph_text_keeps_every_bit_of_a_float) {
-    static const double values[] = {0.0, -0.0, 0.1, 1.0 / 3, 5e-324, 1.7976931348623157e308, 1e22, -123456789.0, INFINITY, -INFINITY};
+    static const double values[] = {0.0,  -0.0,         0.1,      1.0 / 3,  5e-324, 1.7976931348623157e308,
+                                    1e22, -123456789.0, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         tpj_graph *graph = NULL, *again = NULL;
         char *text = NULL;
@@ -85,9 +91,16 @@ TEST(graph_text_tells_numbers_apart) {
         const char *text;
         tpj_arg_kind kind;
     } cases[] = {
-        {"7", TPJ_ARG_INT}, {"-9223372036854775808", TPJ_ARG_INT}, {"7.0", TPJ_ARG_FLOAT}, {"7e0", TPJ_ARG_FLOAT},
-        {"0x1.8p1", TPJ_ARG_FLOAT}, {"nan", TPJ_ARG_FLOAT}, {"nan(0x7ff8000000000001)", TPJ_ARG_FLOAT},
-        {"-inf", TPJ_ARG_FLOAT}, {"true", TPJ_ARG_BOOL}, {"complex(1, -2.5)", TPJ_ARG_COMPLEX},
+        {"7", TPJ_ARG_INT},
+        {"-9223372036854775808", TPJ_ARG_INT},
+        {"7.0", TPJ_ARG_FLOAT},
+        {"7e0", TPJ_ARG_FLOAT},
+        {"0x1.8p1", TPJ_ARG_FLOAT},
+        {"nan", TPJ_ARG_FLOAT},
+        {"nan(0x7ff8000000000001)", TPJ_ARG_FLOAT},
+        {"-inf", TPJ_ARG_FLOAT},
+        {"true", TPJ_ARG_BOOL},
+        {"complex(1, -2.5)", TPJ_ARG_COMPLEX},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tpj_graph *graph = NULL;
@@ -146,8 +159,8 @@ TEST(graph_text_refuses_what_is_wrong) {
         tpj_graph *graph = NULL;
         snprintf(text, sizeof text, "graph {\n%%0 = input f32[4, 8]\n%%1 = random\n%s\n}\n", cases[i].line);
         tpj_status *status = parse(text, &graph);
-        CHECK_OR(status != NULL && strstr(tpj_status_message(status), cases[i].message) != NULL, "%s: %s", cases[i].line,
-                 tpj_status_message(status));
+        CHECK_OR(status != NULL && strstr(tpj_status_message(status), cases[i].message) != NULL, "%s: %s",
+                 cases[i].line, tpj_status_message(status));
         tpj_status_destroy(status);
     }
 }

@@ -7,8 +7,8 @@ static const struct {
     const char *spelling;
     tpj_param_kind kind;
 } kinds[] = {
-    {"Str", TPJ_PARAM_STRING}, {"T", TPJ_PARAM_TENSOR}, {"I", TPJ_PARAM_INT},       {"B", TPJ_PARAM_BOOL},
-    {"F", TPJ_PARAM_FLOAT},    {"D", TPJ_PARAM_DTYPE},  {"S", TPJ_PARAM_SCALAR},    {"f", TPJ_PARAM_RUN_FLOAT},
+    {"Str", TPJ_PARAM_STRING},  {"T", TPJ_PARAM_TENSOR},        {"I", TPJ_PARAM_INT},    {"B", TPJ_PARAM_BOOL},
+    {"F", TPJ_PARAM_FLOAT},     {"D", TPJ_PARAM_DTYPE},         {"S", TPJ_PARAM_SCALAR}, {"f", TPJ_PARAM_RUN_FLOAT},
     {"G", TPJ_PARAM_GENERATOR}, {"M", TPJ_PARAM_MEMORY_FORMAT},
 };
 
@@ -90,7 +90,8 @@ const char *tpj_param_spelling(const tpj_param *param) {
         [TPJ_PARAM_SCALAR] = {"number", "number or none", "list of numbers", "list of numbers or none"},
         [TPJ_PARAM_RUN_FLOAT] = {"float", "float or none", "list of floats", "list of floats or none"},
         [TPJ_PARAM_GENERATOR] = {"random state", "random state or none", "random states", "random states or none"},
-        [TPJ_PARAM_MEMORY_FORMAT] = {"memory format", "memory format or none", "memory formats", "memory formats or none"},
+        [TPJ_PARAM_MEMORY_FORMAT] = {"memory format", "memory format or none", "memory formats",
+                                     "memory formats or none"},
     };
     return spellings[param->kind][2 * param->list + param->optional];
 }
@@ -101,15 +102,16 @@ static bool is_number(tpj_arg_kind kind) {
 
 static bool accepts_list(const tpj_param *param, const tpj_arg *arg) {
     switch (param->kind) {
-    case TPJ_PARAM_TENSOR: return arg->kind == TPJ_ARG_VALUES;
-    case TPJ_PARAM_INT: return arg->kind == TPJ_ARG_INTS;
-    case TPJ_PARAM_BOOL: return arg->kind == TPJ_ARG_BOOLS;
-    case TPJ_PARAM_FLOAT: return arg->kind == TPJ_ARG_FLOATS;
-    case TPJ_PARAM_SCALAR:
-        if (arg->kind == TPJ_ARG_SCALARS) return !param->baked;
-        /* An empty list has one form, so that it reads back as it was. */
-        return arg->n > 0 && (arg->kind == TPJ_ARG_INTS || arg->kind == TPJ_ARG_FLOATS || arg->kind == TPJ_ARG_BOOLS);
-    default: return false;
+        case TPJ_PARAM_TENSOR: return arg->kind == TPJ_ARG_VALUES;
+        case TPJ_PARAM_INT: return arg->kind == TPJ_ARG_INTS;
+        case TPJ_PARAM_BOOL: return arg->kind == TPJ_ARG_BOOLS;
+        case TPJ_PARAM_FLOAT: return arg->kind == TPJ_ARG_FLOATS;
+        case TPJ_PARAM_SCALAR:
+            if (arg->kind == TPJ_ARG_SCALARS) return !param->baked;
+            /* An empty list has one form, so that it reads back as it was. */
+            return arg->n > 0 &&
+                   (arg->kind == TPJ_ARG_INTS || arg->kind == TPJ_ARG_FLOATS || arg->kind == TPJ_ARG_BOOLS);
+        default: return false;
     }
 }
 
@@ -117,17 +119,17 @@ bool tpj_param_accepts(const tpj_param *param, const tpj_arg *arg) {
     if (arg->kind == TPJ_ARG_NONE) return param->optional;
     if (param->list) return accepts_list(param, arg);
     switch (param->kind) {
-    case TPJ_PARAM_TENSOR: return arg->kind == TPJ_ARG_VALUE;
-    case TPJ_PARAM_INT:
-    case TPJ_PARAM_MEMORY_FORMAT: return arg->kind == TPJ_ARG_INT;
-    case TPJ_PARAM_BOOL: return arg->kind == TPJ_ARG_BOOL;
-    case TPJ_PARAM_FLOAT: return arg->kind == TPJ_ARG_FLOAT || arg->kind == TPJ_ARG_INT;
-    case TPJ_PARAM_DTYPE: return arg->kind == TPJ_ARG_DTYPE;
-    case TPJ_PARAM_STRING: return arg->kind == TPJ_ARG_STRING;
-    case TPJ_PARAM_SCALAR: return is_number(arg->kind) || (arg->kind == TPJ_ARG_VALUE && !param->baked);
-    case TPJ_PARAM_RUN_FLOAT:
-        return arg->kind == TPJ_ARG_FLOAT || arg->kind == TPJ_ARG_INT || arg->kind == TPJ_ARG_VALUE;
-    case TPJ_PARAM_GENERATOR: return arg->kind == TPJ_ARG_VALUE;
+        case TPJ_PARAM_TENSOR: return arg->kind == TPJ_ARG_VALUE;
+        case TPJ_PARAM_INT:
+        case TPJ_PARAM_MEMORY_FORMAT: return arg->kind == TPJ_ARG_INT;
+        case TPJ_PARAM_BOOL: return arg->kind == TPJ_ARG_BOOL;
+        case TPJ_PARAM_FLOAT: return arg->kind == TPJ_ARG_FLOAT || arg->kind == TPJ_ARG_INT;
+        case TPJ_PARAM_DTYPE: return arg->kind == TPJ_ARG_DTYPE;
+        case TPJ_PARAM_STRING: return arg->kind == TPJ_ARG_STRING;
+        case TPJ_PARAM_SCALAR: return is_number(arg->kind) || (arg->kind == TPJ_ARG_VALUE && !param->baked);
+        case TPJ_PARAM_RUN_FLOAT:
+            return arg->kind == TPJ_ARG_FLOAT || arg->kind == TPJ_ARG_INT || arg->kind == TPJ_ARG_VALUE;
+        case TPJ_PARAM_GENERATOR: return arg->kind == TPJ_ARG_VALUE;
     }
     return false;
 }

@@ -30,11 +30,11 @@ typedef enum tpj_param_kind {
 /* One parameter; the texts are borrowed from the string that was read. */
 typedef struct tpj_param {
     tpj_param_kind kind;
-    bool baked;    /* S! */
-    bool list;     /* [] */
-    bool holes;    /* T?[]: elements may be None */
-    bool optional; /* ? at the end: None is a value */
-    const char *name, *default_text;      /* default_text is NULL when the parameter has no default */
+    bool baked;                      /* S! */
+    bool list;                       /* [] */
+    bool holes;                      /* T?[]: elements may be None */
+    bool optional;                   /* ? at the end: None is a value */
+    const char *name, *default_text; /* default_text is NULL when the parameter has no default */
     size_t name_length, default_length;
 } tpj_param;
 

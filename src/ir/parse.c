@@ -94,7 +94,8 @@ static const char *read_word(parser *p, size_t *out_length, const char *what, co
 static const char *number_text(parser *p, char *buffer, size_t capacity) {
     skip_spaces(p);
     size_t n = 0;
-    while (p->at + n < p->end && n + 1 < capacity && (is_word(p->at[n]) || strchr("+-.", p->at[n])) && p->at[n] != '\0') {
+    while (p->at + n < p->end && n + 1 < capacity && (is_word(p->at[n]) || strchr("+-.", p->at[n])) &&
+           p->at[n] != '\0') {
         buffer[n] = p->at[n];
         n++;
     }
@@ -169,7 +170,10 @@ static void read_number(parser *p, tpj_arg *arg) {
 /* ---- strings, types, views, references ---- */
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 static const char *read_string(parser *p, int *out_length) {
@@ -179,7 +183,8 @@ static const char *read_string(parser *p, int *out_length) {
     size_t n = 0;
     for (; p->at < p->end && *p->at != '"' && *p->at != '\n' && text != NULL; p->at++) {
         char c = *p->at;
-        if (c == '\\' && p->end - p->at >= 4 && p->at[1] == 'x' && hex_digit(p->at[2]) >= 0 && hex_digit(p->at[3]) >= 0) {
+        if (c == '\\' && p->end - p->at >= 4 && p->at[1] == 'x' && hex_digit(p->at[2]) >= 0 &&
+            hex_digit(p->at[3]) >= 0) {
             c = (char)(hex_digit(p->at[2]) * 16 + hex_digit(p->at[3]));
             p->at += 3;
         } else if (c == '\\' && p->end - p->at >= 2 && (p->at[1] == '"' || p->at[1] == '\\')) {
@@ -284,34 +289,34 @@ static void read_value(parser *p, const tpj_param *param, tpj_arg *out_arg);
 static tpj_arg_kind list_kind(const tpj_param *param, const tpj_arg *elements, int n) {
     if (n == 0 || elements[0].kind == TPJ_ARG_VALUE || elements[0].kind == TPJ_ARG_NONE) {
         switch (param->kind) {
-        case TPJ_PARAM_INT: return n == 0 ? TPJ_ARG_INTS : TPJ_ARG_VALUES;
-        case TPJ_PARAM_BOOL: return n == 0 ? TPJ_ARG_BOOLS : TPJ_ARG_VALUES;
-        case TPJ_PARAM_FLOAT: return n == 0 ? TPJ_ARG_FLOATS : TPJ_ARG_VALUES;
-        case TPJ_PARAM_SCALAR: return TPJ_ARG_SCALARS;
-        default: return TPJ_ARG_VALUES;
+            case TPJ_PARAM_INT: return n == 0 ? TPJ_ARG_INTS : TPJ_ARG_VALUES;
+            case TPJ_PARAM_BOOL: return n == 0 ? TPJ_ARG_BOOLS : TPJ_ARG_VALUES;
+            case TPJ_PARAM_FLOAT: return n == 0 ? TPJ_ARG_FLOATS : TPJ_ARG_VALUES;
+            case TPJ_PARAM_SCALAR: return TPJ_ARG_SCALARS;
+            default: return TPJ_ARG_VALUES;
         }
     }
     switch (elements[0].kind) {
-    case TPJ_ARG_INT: return param->kind == TPJ_PARAM_FLOAT ? TPJ_ARG_FLOATS : TPJ_ARG_INTS;
-    case TPJ_ARG_FLOAT: return TPJ_ARG_FLOATS;
-    case TPJ_ARG_BOOL: return TPJ_ARG_BOOLS;
-    default: return TPJ_ARG_NONE;
+        case TPJ_ARG_INT: return param->kind == TPJ_PARAM_FLOAT ? TPJ_ARG_FLOATS : TPJ_ARG_INTS;
+        case TPJ_ARG_FLOAT: return TPJ_ARG_FLOATS;
+        case TPJ_ARG_BOOL: return TPJ_ARG_BOOLS;
+        default: return TPJ_ARG_NONE;
     }
 }
 
 /* Stores element `from` as number i of the list; false when it is of another kind. */
 static bool store_element(tpj_arg_kind kind, void *data, int i, const tpj_arg *from) {
     switch (kind) {
-    case TPJ_ARG_VALUES:
-    case TPJ_ARG_SCALARS:
-        ((tpj_ref *)data)[i] = from->kind == TPJ_ARG_VALUE ? from->value : (tpj_ref){TPJ_NO_VALUE, 0};
-        return from->kind == TPJ_ARG_VALUE || from->kind == TPJ_ARG_NONE;
-    case TPJ_ARG_INTS: ((int64_t *)data)[i] = from->integer; return from->kind == TPJ_ARG_INT;
-    case TPJ_ARG_FLOATS:
-        ((double *)data)[i] = from->kind == TPJ_ARG_INT ? (double)from->integer : from->number;
-        return from->kind == TPJ_ARG_FLOAT || from->kind == TPJ_ARG_INT;
-    case TPJ_ARG_BOOLS: ((bool *)data)[i] = from->boolean; return from->kind == TPJ_ARG_BOOL;
-    default: return false;
+        case TPJ_ARG_VALUES:
+        case TPJ_ARG_SCALARS:
+            ((tpj_ref *)data)[i] = from->kind == TPJ_ARG_VALUE ? from->value : (tpj_ref){TPJ_NO_VALUE, 0};
+            return from->kind == TPJ_ARG_VALUE || from->kind == TPJ_ARG_NONE;
+        case TPJ_ARG_INTS: ((int64_t *)data)[i] = from->integer; return from->kind == TPJ_ARG_INT;
+        case TPJ_ARG_FLOATS:
+            ((double *)data)[i] = from->kind == TPJ_ARG_INT ? (double)from->integer : from->number;
+            return from->kind == TPJ_ARG_FLOAT || from->kind == TPJ_ARG_INT;
+        case TPJ_ARG_BOOLS: ((bool *)data)[i] = from->boolean; return from->kind == TPJ_ARG_BOOL;
+        default: return false;
     }
 }
 

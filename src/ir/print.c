@@ -93,39 +93,39 @@ static void print_refs(tpj_text *text, const tpj_graph *graph, const tpj_ref *re
 
 static void print_arg(tpj_text *text, const tpj_graph *graph, const tpj_arg *arg) {
     switch (arg->kind) {
-    case TPJ_ARG_NONE: tpj_text_add(text, "none"); break;
-    case TPJ_ARG_VALUE: print_ref(text, graph, arg->value); break;
-    case TPJ_ARG_VALUES:
-    case TPJ_ARG_SCALARS: print_refs(text, graph, arg->values, arg->n); break;
-    case TPJ_ARG_BOOL: tpj_text_add(text, arg->boolean ? "true" : "false"); break;
-    case TPJ_ARG_INT: tpj_text_printf(text, "%" PRId64, arg->integer); break;
-    case TPJ_ARG_FLOAT: print_double(text, arg->number); break;
-    case TPJ_ARG_COMPLEX:
-        tpj_text_add(text, "complex(");
-        print_double(text, arg->complex_number[0]);
-        tpj_text_add(text, ", ");
-        print_double(text, arg->complex_number[1]);
-        tpj_text_add(text, ")");
-        break;
-    case TPJ_ARG_DTYPE: tpj_text_add(text, tpj_dtype_name(arg->dtype)); break;
-    case TPJ_ARG_STRING: print_string(text, arg->string, (size_t)arg->n); break;
-    case TPJ_ARG_INTS: print_integers(text, "", arg->integers, arg->n); break;
-    case TPJ_ARG_FLOATS:
-        tpj_text_add(text, "[");
-        for (int i = 0; i < arg->n; i++) {
-            if (i > 0) tpj_text_add(text, ", ");
-            print_double(text, arg->numbers[i]);
-        }
-        tpj_text_add(text, "]");
-        break;
-    case TPJ_ARG_BOOLS:
-        tpj_text_add(text, "[");
-        for (int i = 0; i < arg->n; i++) {
-            if (i > 0) tpj_text_add(text, ", ");
-            tpj_text_add(text, arg->booleans[i] ? "true" : "false");
-        }
-        tpj_text_add(text, "]");
-        break;
+        case TPJ_ARG_NONE: tpj_text_add(text, "none"); break;
+        case TPJ_ARG_VALUE: print_ref(text, graph, arg->value); break;
+        case TPJ_ARG_VALUES:
+        case TPJ_ARG_SCALARS: print_refs(text, graph, arg->values, arg->n); break;
+        case TPJ_ARG_BOOL: tpj_text_add(text, arg->boolean ? "true" : "false"); break;
+        case TPJ_ARG_INT: tpj_text_printf(text, "%" PRId64, arg->integer); break;
+        case TPJ_ARG_FLOAT: print_double(text, arg->number); break;
+        case TPJ_ARG_COMPLEX:
+            tpj_text_add(text, "complex(");
+            print_double(text, arg->complex_number[0]);
+            tpj_text_add(text, ", ");
+            print_double(text, arg->complex_number[1]);
+            tpj_text_add(text, ")");
+            break;
+        case TPJ_ARG_DTYPE: tpj_text_add(text, tpj_dtype_name(arg->dtype)); break;
+        case TPJ_ARG_STRING: print_string(text, arg->string, (size_t)arg->n); break;
+        case TPJ_ARG_INTS: print_integers(text, "", arg->integers, arg->n); break;
+        case TPJ_ARG_FLOATS:
+            tpj_text_add(text, "[");
+            for (int i = 0; i < arg->n; i++) {
+                if (i > 0) tpj_text_add(text, ", ");
+                print_double(text, arg->numbers[i]);
+            }
+            tpj_text_add(text, "]");
+            break;
+        case TPJ_ARG_BOOLS:
+            tpj_text_add(text, "[");
+            for (int i = 0; i < arg->n; i++) {
+                if (i > 0) tpj_text_add(text, ", ");
+                tpj_text_add(text, arg->booleans[i] ? "true" : "false");
+            }
+            tpj_text_add(text, "]");
+            break;
     }
 }
 
@@ -133,17 +133,17 @@ static void print_input(tpj_text *text, const tpj_graph *graph, int i) {
     const tpj_input *input = &graph->inputs[i];
     tpj_text_printf(text, "  %%%d = ", i);
     switch (input->kind) {
-    case TPJ_INPUT_RANDOM: tpj_text_add(text, "random"); break;
-    case TPJ_INPUT_SCALAR: tpj_text_printf(text, "scalar %s", tpj_dtype_name(input->type.dtype)); break;
-    case TPJ_INPUT_BUFFER:
-        tpj_text_add(text, "input ");
-        print_type(text, input->type.dtype, input->type.rank, input->type.dims);
-        if (input->view != NULL) {
-            tpj_text_add(text, " ");
-            print_view(text, input->view);
-        }
-        if (input->alias > 0) tpj_text_printf(text, " same=%%%d", input->alias - 1);
-        break;
+        case TPJ_INPUT_RANDOM: tpj_text_add(text, "random"); break;
+        case TPJ_INPUT_SCALAR: tpj_text_printf(text, "scalar %s", tpj_dtype_name(input->type.dtype)); break;
+        case TPJ_INPUT_BUFFER:
+            tpj_text_add(text, "input ");
+            print_type(text, input->type.dtype, input->type.rank, input->type.dims);
+            if (input->view != NULL) {
+                tpj_text_add(text, " ");
+                print_view(text, input->view);
+            }
+            if (input->alias > 0) tpj_text_printf(text, " same=%%%d", input->alias - 1);
+            break;
     }
     tpj_text_add(text, input->number ? " number\n" : "\n");
 }
@@ -186,8 +186,7 @@ static void print_output(tpj_text *text, const tpj_graph *graph, int i) {
         tpj_text_add(text, " ");
         print_view(text, output->view);
     }
-    for (int k = 0; k < output->n_order; k++)
-        tpj_text_printf(text, k == 0 ? " order=[%d" : ", %d", output->order[k]);
+    for (int k = 0; k < output->n_order; k++) tpj_text_printf(text, k == 0 ? " order=[%d" : ", %d", output->order[k]);
     tpj_text_add(text, output->n_order > 0 ? "]\n" : "\n");
 }
 

@@ -104,7 +104,8 @@ static tpj_status *verify_node(const tpj_graph *graph, int i) {
     for (; tpj_param_next(&cursor, &param); n++)
         if (n < node->n_args)
             TPJ_TRY(tpj_status_annotate(verify_arg(graph, i, &param, &node->args[n]), "%%%d = %s: parameter '%.*s'",
-                                        graph->n_inputs + i, tpj_op_name(node->op), (int)param.name_length, param.name));
+                                        graph->n_inputs + i, tpj_op_name(node->op), (int)param.name_length,
+                                        param.name));
     if (*cursor != '\0')
         TPJ_ERROR(TPJ_INTERNAL, "%s: its row has a malformed parameter at '%s'", tpj_op_name(node->op), cursor);
     if (n != node->n_args)
@@ -157,10 +158,8 @@ static tpj_status *verify_output(const tpj_graph *graph, int i) {
 }
 
 tpj_status *tpj_graph_verify(const tpj_graph *graph) {
-    for (int i = 0; i < graph->n_inputs; i++)
-        TPJ_TRY(tpj_status_annotate(verify_input(graph, i), "%%%d", i));
+    for (int i = 0; i < graph->n_inputs; i++) TPJ_TRY(tpj_status_annotate(verify_input(graph, i), "%%%d", i));
     for (int i = 0; i < graph->n_nodes; i++) TPJ_TRY(verify_node(graph, i));
-    for (int i = 0; i < graph->n_outputs; i++)
-        TPJ_TRY(tpj_status_annotate(verify_output(graph, i), "output %d", i));
+    for (int i = 0; i < graph->n_outputs; i++) TPJ_TRY(tpj_status_annotate(verify_output(graph, i), "output %d", i));
     return NULL;
 }

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#define SQRT_HALF 0.70710678118654752440    /* 1 / sqrt(2) */
+#define SQRT_HALF 0.70710678118654752440 /* 1 / sqrt(2) */
 #define SQRT_2_OVER_PI 0.79788456080286535588
 #define GELU_CUBIC 0.044715
 
@@ -141,7 +141,8 @@ static void emit_mish_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", "grad_output", &nn)) return;
     tpj_value *tanh = tanh_of_softplus(nn.h, nn.x);
-    tpj_value *rest = hlo_mul(nn.h, hlo_mul(nn.h, nn.x, tpj_nn_sigmoid(nn.h, nn.x)), one_minus(nn.h, square(nn.h, tanh)));
+    tpj_value *rest =
+        hlo_mul(nn.h, hlo_mul(nn.h, nn.x, tpj_nn_sigmoid(nn.h, nn.x)), one_minus(nn.h, square(nn.h, tanh)));
     tpj_out_as(e, hlo_mul(nn.h, nn.grad, hlo_add(nn.h, tanh, rest)), nn.dtype);
 }
 
@@ -177,11 +178,13 @@ static void emit_elu_backward(tpj_emit *e) {
     double input_scale = tpj_float(e, "input_scale", 1);
     bool is_result = tpj_bool(e, "is_result", false);
     if (is_result && alpha < 0) {
-        tpj_fail(e, TPJ_RUNTIME, "In-place elu backward calculation is triggered with a negative slope which is not supported.");
+        tpj_fail(e, TPJ_RUNTIME,
+                 "In-place elu backward calculation is triggered with a negative slope which is not supported.");
         return;
     }
-    tpj_value *below = is_result ? times(nn.h, plus(nn.h, nn.x, alpha * scale), input_scale)
-                                 : times(nn.h, hlo_exp(nn.h, times(nn.h, nn.x, input_scale)), alpha * scale * input_scale);
+    tpj_value *below = is_result
+                           ? times(nn.h, plus(nn.h, nn.x, alpha * scale), input_scale)
+                           : times(nn.h, hlo_exp(nn.h, times(nn.h, nn.x, input_scale)), alpha * scale * input_scale);
     tpj_value *slope = hlo_select(nn.h, compare(nn.h, "LE", nn.x, 0), below, number(nn.h, nn.x, scale));
     tpj_out_as(e, hlo_mul(nn.h, nn.grad, slope), nn.dtype);
 }
@@ -198,7 +201,8 @@ static void emit_leaky_relu_backward(tpj_emit *e) {
     if (!tpj_nn_begin(e, "self", "grad_output", &nn)) return;
     double slope = tpj_float(e, "negative_slope", 0.01);
     if (slope < 0 && tpj_bool(e, "self_is_result", false)) {
-        tpj_fail(e, TPJ_RUNTIME, "In-place leakyReLu backward calculation is triggered with a negative slope which is not supported.");
+        tpj_fail(e, TPJ_RUNTIME,
+                 "In-place leakyReLu backward calculation is triggered with a negative slope which is not supported.");
         return;
     }
     tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", nn.x, 0), nn.grad, times(nn.h, nn.grad, slope)), nn.dtype);
@@ -261,7 +265,8 @@ static void emit_softshrink(tpj_emit *e) {
     }
     if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
     /* x * 0 in the middle, so that NaN stays NaN. */
-    tpj_value *rest = hlo_select(nn.h, compare(nn.h, "LT", nn.x, -lambda), plus(nn.h, nn.x, lambda), times(nn.h, nn.x, 0));
+    tpj_value *rest =
+        hlo_select(nn.h, compare(nn.h, "LT", nn.x, -lambda), plus(nn.h, nn.x, lambda), times(nn.h, nn.x, 0));
     tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", nn.x, lambda), plus(nn.h, nn.x, -lambda), rest), nn.dtype);
 }
 
@@ -288,7 +293,8 @@ static void emit_softplus_backward(tpj_emit *e) {
     if (!tpj_nn_begin(e, "self", "grad_output", &nn)) return;
     tpj_value *scaled = times(nn.h, nn.x, tpj_float(e, "beta", 1));
     tpj_value *soft = hlo_mul(nn.h, nn.grad, tpj_nn_sigmoid(nn.h, scaled));
-    tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", scaled, tpj_float(e, "threshold", 20)), nn.grad, soft), nn.dtype);
+    tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", scaled, tpj_float(e, "threshold", 20)), nn.grad, soft),
+               nn.dtype);
 }
 
 /* min(x, 0) - log1p(exp(-|x|)). The buffer would hold exp(-|x|) for the gradient, which computes it again instead. */
@@ -366,7 +372,8 @@ static int glu_dim(tpj_emit *e, tpj_type type) {
     }
     int dim = tpj_dim(e, "dim", type.rank);
     if (type.dims[dim] % 2 == 0) return dim;
-    tpj_fail(e, TPJ_RUNTIME, "Halving dimension must be even, but dimension %d is size %lld", dim, (long long)type.dims[dim]);
+    tpj_fail(e, TPJ_RUNTIME, "Halving dimension must be even, but dimension %d is size %lld", dim,
+             (long long)type.dims[dim]);
     return -1;
 }
 
@@ -431,8 +438,7 @@ static void emit_rrelu_backward(tpj_emit *e) {
     tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", nn.x, 0), nn.grad, below), nn.dtype);
 }
 
-#define ROW(op, parameters, emitter) \
-    {.name = op, .params = parameters, .emit = emitter, .layout = TPJ_LAYOUT_POINTWISE}
+#define ROW(op, parameters, emitter) {.name = op, .params = parameters, .emit = emitter, .layout = TPJ_LAYOUT_POINTWISE}
 
 const tpj_op_def tpj_ops_activation[] = {
     ROW("relu", "T self", emit_relu),
@@ -457,11 +463,17 @@ const tpj_op_def tpj_ops_activation[] = {
     ROW("hardswish", "T self", emit_hardswish),
     ROW("hardswish_backward", "T grad_output, T self", emit_hardswish_backward),
     ROW("hardshrink", "T self, S! lambd=0.5", emit_hardshrink),
-    {.name = "hardshrink_backward", .params = "T grad_out, T self, S! lambd", .emit = emit_shrink_backward,
-     .layout = TPJ_LAYOUT_POINTWISE, .hlo = "grad_out"},
+    {.name = "hardshrink_backward",
+     .params = "T grad_out, T self, S! lambd",
+     .emit = emit_shrink_backward,
+     .layout = TPJ_LAYOUT_POINTWISE,
+     .hlo = "grad_out"},
     ROW("softshrink", "T self, S! lambd=0.5", emit_softshrink),
-    {.name = "softshrink_backward", .params = "T grad_output, T self, S! lambd", .emit = emit_shrink_backward,
-     .layout = TPJ_LAYOUT_POINTWISE, .hlo = "grad_output"},
+    {.name = "softshrink_backward",
+     .params = "T grad_output, T self, S! lambd",
+     .emit = emit_shrink_backward,
+     .layout = TPJ_LAYOUT_POINTWISE,
+     .hlo = "grad_output"},
     ROW("softplus", "T self, S! beta=1, S! threshold=20", emit_softplus),
     ROW("softplus_backward", "T grad_output, T self, S! beta, S! threshold", emit_softplus_backward),
     ROW("log_sigmoid_forward", "T self", emit_log_sigmoid),
@@ -474,8 +486,9 @@ const tpj_op_def tpj_ops_activation[] = {
     {.name = "glu", .params = "T self, I dim=-1", .emit = emit_glu},
     {.name = "glu_backward", .params = "T grad_output, T self, I dim", .emit = emit_glu_backward},
     {.name = "glu_jvp", .params = "T glu, T x, T dx, I dim", .emit = emit_glu_jvp},
-    {.name = "glu_backward_jvp", .params = "T grad_x, T grad_glu, T x, T dgrad_glu, T dx, I dim",
+    {.name = "glu_backward_jvp",
+     .params = "T grad_x, T grad_glu, T x, T dgrad_glu, T dx, I dim",
      .emit = emit_glu_backward_jvp},
-    ROW("rrelu_with_noise_backward",
-        "T grad_output, T self, T noise, S! lower, S! upper, B training, B self_is_result", emit_rrelu_backward),
+    ROW("rrelu_with_noise_backward", "T grad_output, T self, T noise, S! lower, S! upper, B training, B self_is_result",
+        emit_rrelu_backward),
     {0}};

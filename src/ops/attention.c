@@ -129,10 +129,12 @@ static void emit_attention(tpj_emit *e) {
     tpj_out_as(e, unfold(&a, output, a.value_width), a.dtype);
     tpj_out(e, hlo_reshape(h, hlo_add(h, shift, hlo_log(h, sum)), 3, rows)); /* logsumexp */
     for (int i = 0; i < 4; i++) tpj_out_none(e);                             /* cum_seq_q, cum_seq_k, max_q, max_k */
-    if (seed == NULL) tpj_out_none(e);
-    else tpj_out(e, hlo_bitcast(h, seed, TPJ_I64)); /* philox_seed */
-    tpj_out_none(e);                                /* philox_offset */
-    tpj_out_none(e);                                /* debug_attn_mask */
+    if (seed == NULL)
+        tpj_out_none(e);
+    else
+        tpj_out(e, hlo_bitcast(h, seed, TPJ_I64)); /* philox_seed */
+    tpj_out_none(e);                               /* philox_offset */
+    tpj_out_none(e);                               /* debug_attn_mask */
 }
 
 /* Sums what broadcasting repeated: x in [batch, heads, length, key_length] back to a type that expands to it. */
@@ -156,7 +158,8 @@ static void emit_attention_backward(tpj_emit *e) {
     const int64_t rows[] = {a.batch, a.kv_heads, a.group * a.length};
     tpj_value *lse = hlo_reshape(h, tpj_in_as(e, "logsumexp", a.compute), 3, rows);
     /* +inf for a row that saw nothing: its probabilities are zero. */
-    lse = hlo_select(h, hlo_compare(h, "EQ", lse, tpj_nn_number(h, lse, -INFINITY)), tpj_nn_number(h, lse, INFINITY), lse);
+    lse = hlo_select(h, hlo_compare(h, "EQ", lse, tpj_nn_number(h, lse, -INFINITY)), tpj_nn_number(h, lse, INFINITY),
+                     lse);
     tpj_value *probabilities = hlo_exp(h, hlo_sub(h, x, tpj_nn_spread(h, lse, x, last, 1)));
     tpj_value *dropped = probabilities, *slope = dot(&a, grad, a.value, 3, 3);
     if (a.dropout > 0) {
@@ -168,28 +171,38 @@ static void emit_attention_backward(tpj_emit *e) {
         dropped = hlo_mul(h, probabilities, factors);
         slope = hlo_mul(h, slope, factors);
     }
-    tpj_value *product = hlo_mul(h, hlo_convert(h, grad, a.compute), fold(&a, tpj_in_as(e, "out", a.compute), a.value_width));
+    tpj_value *product =
+        hlo_mul(h, hlo_convert(h, grad, a.compute), fold(&a, tpj_in_as(e, "out", a.compute), a.value_width));
     tpj_value *delta = hlo_reduce(h, "add", product, NULL, last, 1);
     slope = hlo_mul(h, probabilities, hlo_sub(h, slope, tpj_nn_spread(h, delta, x, last, 1)));
     tpj_value *scaled = hlo_convert(h, tpj_nn_mul_number(h, slope, a.scale), a.dtype);
-    if (mask[0]) tpj_out_as(e, unfold(&a, dot(&a, scaled, a.key, 3, 2), a.width), a.dtype);
-    else tpj_out_none(e);
-    if (mask[1]) tpj_out_as(e, dot(&a, scaled, a.query, 2, 2), a.dtype);
-    else tpj_out_none(e);
-    if (mask[2]) tpj_out_as(e, dot(&a, hlo_convert(h, dropped, a.dtype), grad, 2, 2), a.dtype);
-    else tpj_out_none(e);
+    if (mask[0])
+        tpj_out_as(e, unfold(&a, dot(&a, scaled, a.key, 3, 2), a.width), a.dtype);
+    else
+        tpj_out_none(e);
+    if (mask[1])
+        tpj_out_as(e, dot(&a, scaled, a.query, 2, 2), a.dtype);
+    else
+        tpj_out_none(e);
+    if (mask[2])
+        tpj_out_as(e, dot(&a, hlo_convert(h, dropped, a.dtype), grad, 2, 2), a.dtype);
+    else
+        tpj_out_none(e);
     tpj_type bias = tpj_in_type(e, "attn_bias");
     if (mask[3] && tpj_has(e, "attn_bias") && bias.dtype != TPJ_BOOL)
         tpj_out_as(e, sum_to(h, unfold(&a, slope, a.key_length), &bias), bias.dtype);
-    else tpj_out_none(e);
+    else
+        tpj_out_none(e);
 }
 
 const tpj_op_def tpj_ops_attention[] = {
     {.name = "_scaled_dot_product_fused_attention_overrideable",
      .params = "T query, T key, T value, T? attn_bias, F dropout_p=0.0, B is_causal=false, F? scale",
-     .emit = emit_attention, .flags = TPJ_OP_RANDOM},
+     .emit = emit_attention,
+     .flags = TPJ_OP_RANDOM},
     {.name = "_scaled_dot_product_fused_attention_overrideable_backward",
-     .params = "T grad_out, T query, T key, T value, T? attn_bias, B[] grad_input_mask, T out, T logsumexp, F dropout_p, "
-               "B is_causal, T? philox_seed, F? scale",
+     .params =
+         "T grad_out, T query, T key, T value, T? attn_bias, B[] grad_input_mask, T out, T logsumexp, F dropout_p, "
+         "B is_causal, T? philox_seed, F? scale",
      .emit = emit_attention_backward},
     {0}};

@@ -67,13 +67,20 @@ static tpj_value *correlate(const conv *c, tpj_value *x, tpj_value *w, const int
         int64_t used = (sizes[i] - 1) * c->stride[i] + reach(c, w, i) + 1;
         high[i] = used - hlo_dim(x, 2 + i) - c->padding[i];
     }
-    const hlo_convolution numbers = {
-        .n_spatial = c->n,
-        .input_feature = 1, .input_spatial = spatial_dims,
-        .kernel_output = 0, .kernel_input = 1, .kernel_spatial = spatial_dims,
-        .output_feature = 1, .output_spatial = spatial_dims,
-        .step = c->stride, .low = c->padding, .high = high, .kernel_dilation = c->dilation,
-        .feature_groups = c->groups, .batch_groups = 1};
+    const hlo_convolution numbers = {.n_spatial = c->n,
+                                     .input_feature = 1,
+                                     .input_spatial = spatial_dims,
+                                     .kernel_output = 0,
+                                     .kernel_input = 1,
+                                     .kernel_spatial = spatial_dims,
+                                     .output_feature = 1,
+                                     .output_spatial = spatial_dims,
+                                     .step = c->stride,
+                                     .low = c->padding,
+                                     .high = high,
+                                     .kernel_dilation = c->dilation,
+                                     .feature_groups = c->groups,
+                                     .batch_groups = 1};
     return hlo_convolve(c->h, x, w, &numbers, c->result);
 }
 
@@ -99,13 +106,21 @@ static tpj_value *scatter(const conv *c, tpj_value *y, tpj_value *w, const int64
         low[i] = reach(c, w, i) - c->padding[i];
         high[i] = sizes[i] - (hlo_dim(y, 2 + i) - 1) * c->stride[i] - 1 + c->padding[i];
     }
-    const hlo_convolution numbers = {
-        .n_spatial = c->n,
-        .input_feature = 1, .input_spatial = spatial_dims,
-        .kernel_output = 0, .kernel_input = 1, .kernel_spatial = spatial_dims,
-        .output_feature = 1, .output_spatial = spatial_dims,
-        .step = ones, .low = low, .high = high, .input_dilation = c->stride, .kernel_dilation = c->dilation,
-        .feature_groups = c->groups, .batch_groups = 1};
+    const hlo_convolution numbers = {.n_spatial = c->n,
+                                     .input_feature = 1,
+                                     .input_spatial = spatial_dims,
+                                     .kernel_output = 0,
+                                     .kernel_input = 1,
+                                     .kernel_spatial = spatial_dims,
+                                     .output_feature = 1,
+                                     .output_spatial = spatial_dims,
+                                     .step = ones,
+                                     .low = low,
+                                     .high = high,
+                                     .input_dilation = c->stride,
+                                     .kernel_dilation = c->dilation,
+                                     .feature_groups = c->groups,
+                                     .batch_groups = 1};
     return hlo_convolve(c->h, y, exchanged(c, w), &numbers, c->result);
 }
 
@@ -116,13 +131,22 @@ static tpj_value *weigh_as_convolution(const conv *c, tpj_value *x, tpj_value *y
         int64_t extent = (hlo_dim(y, 2 + i) - 1) * c->stride[i] + 1;
         high[i] = c->dilation[i] * (sizes[i] - 1) + extent - hlo_dim(x, 2 + i) - c->padding[i];
     }
-    const hlo_convolution numbers = {
-        .n_spatial = c->n,
-        .input_batch = 1, .input_feature = 0, .input_spatial = spatial_dims,
-        .kernel_input = 0, .kernel_output = 1, .kernel_spatial = spatial_dims,
-        .output_batch = 1, .output_feature = 0, .output_spatial = spatial_dims,
-        .step = c->dilation, .low = c->padding, .high = high, .kernel_dilation = c->stride,
-        .feature_groups = 1, .batch_groups = 1};
+    const hlo_convolution numbers = {.n_spatial = c->n,
+                                     .input_batch = 1,
+                                     .input_feature = 0,
+                                     .input_spatial = spatial_dims,
+                                     .kernel_input = 0,
+                                     .kernel_output = 1,
+                                     .kernel_spatial = spatial_dims,
+                                     .output_batch = 1,
+                                     .output_feature = 0,
+                                     .output_spatial = spatial_dims,
+                                     .step = c->dilation,
+                                     .low = c->padding,
+                                     .high = high,
+                                     .kernel_dilation = c->stride,
+                                     .feature_groups = 1,
+                                     .batch_groups = 1};
     return hlo_convolve(c->h, x, y, &numbers, c->result);
 }
 
@@ -182,8 +206,8 @@ static tpj_value *weigh(const conv *c, tpj_value *x, tpj_value *y, const int64_t
 static bool output_sizes(tpj_emit *e, const conv *c, const tpj_value *x, const tpj_value *w, int64_t *out_sizes) {
     int64_t channels = c->transposed ? hlo_dim(w, 0) : hlo_dim(w, 1) * c->groups;
     if (hlo_dim(x, 1) != channels) {
-        tpj_fail(e, TPJ_RUNTIME, "expected input to have %lld channels, but got %lld channels instead", (long long)channels,
-                 (long long)hlo_dim(x, 1));
+        tpj_fail(e, TPJ_RUNTIME, "expected input to have %lld channels, but got %lld channels instead",
+                 (long long)channels, (long long)hlo_dim(x, 1));
         return false;
     }
     for (int i = 0; i < c->n; i++) {
@@ -192,8 +216,10 @@ static bool output_sizes(tpj_emit *e, const conv *c, const tpj_value *x, const t
             out_sizes[i] = (size - 1) * c->stride[i] - 2 * c->padding[i] + reach(c, w, i) + c->output_padding[i] + 1;
         } else {
             if (padded < reach(c, w, i) + 1) {
-                tpj_fail(e, TPJ_RUNTIME, "Calculated padded input size per channel: (%lld). Kernel size: (%lld). Kernel size "
-                         "can't be greater than actual input size", (long long)padded, (long long)reach(c, w, i) + 1);
+                tpj_fail(e, TPJ_RUNTIME,
+                         "Calculated padded input size per channel: (%lld). Kernel size: (%lld). Kernel size "
+                         "can't be greater than actual input size",
+                         (long long)padded, (long long)reach(c, w, i) + 1);
                 return false;
             }
             out_sizes[i] = (padded - reach(c, w, i) - 1) / c->stride[i] + 1;
@@ -218,9 +244,12 @@ static void emit_convolution(tpj_emit *e) {
     if (hlo_failed(c.h) || !output_sizes(e, &c, x, w, sizes)) return;
     int64_t dims[2 + MAX_SPATIAL] = {hlo_dim(x, 0), c.transposed ? hlo_dim(w, 1) * c.groups : hlo_dim(w, 0)};
     for (int i = 0; i < c.n; i++) dims[2 + i] = sizes[i];
-    if (is_empty(x, w)) y = hlo_zeros(c.h, c.result, 2 + c.n, dims);
-    else y = c.transposed ? scatter(&c, x, w, sizes) : correlate(&c, x, w, sizes);
-    if (tpj_has(e, "bias") && !hlo_failed(c.h)) y = hlo_add(c.h, y, tpj_nn_along(c.h, tpj_in_as(e, "bias", c.result), y, 1));
+    if (is_empty(x, w))
+        y = hlo_zeros(c.h, c.result, 2 + c.n, dims);
+    else
+        y = c.transposed ? scatter(&c, x, w, sizes) : correlate(&c, x, w, sizes);
+    if (tpj_has(e, "bias") && !hlo_failed(c.h))
+        y = hlo_add(c.h, y, tpj_nn_along(c.h, tpj_in_as(e, "bias", c.result), y, 1));
     tpj_out_as(e, y, c.dtype);
 }
 
@@ -232,31 +261,46 @@ static void emit_convolution_backward(tpj_emit *e) {
     tpj_value *grad = tpj_in_as(e, "grad_output", c.dtype), *x = tpj_in(e, "input"), *w = tpj_in(e, "weight");
     if (hlo_failed(c.h)) return;
     bool nothing = is_empty(x, grad) || is_empty(w, w);
-    if (!mask[0]) tpj_out_none(e);
-    else if (nothing) tpj_out(e, hlo_zeros(c.h, c.dtype, x->type.rank, x->type.dims));
-    else tpj_out_as(e, c.transposed ? correlate(&c, grad, w, x->type.dims + 2) : scatter(&c, grad, w, x->type.dims + 2), c.dtype);
-    if (!mask[1]) tpj_out_none(e);
-    else if (nothing) tpj_out(e, hlo_zeros(c.h, c.dtype, w->type.rank, w->type.dims));
-    else tpj_out_as(e, c.transposed ? weigh(&c, grad, x, w->type.dims + 2) : weigh(&c, x, grad, w->type.dims + 2), c.dtype);
+    if (!mask[0])
+        tpj_out_none(e);
+    else if (nothing)
+        tpj_out(e, hlo_zeros(c.h, c.dtype, x->type.rank, x->type.dims));
+    else
+        tpj_out_as(e, c.transposed ? correlate(&c, grad, w, x->type.dims + 2) : scatter(&c, grad, w, x->type.dims + 2),
+                   c.dtype);
+    if (!mask[1])
+        tpj_out_none(e);
+    else if (nothing)
+        tpj_out(e, hlo_zeros(c.h, c.dtype, w->type.rank, w->type.dims));
+    else
+        tpj_out_as(e, c.transposed ? weigh(&c, grad, x, w->type.dims + 2) : weigh(&c, x, grad, w->type.dims + 2),
+                   c.dtype);
     if (!mask[2]) {
         tpj_out_none(e);
     } else {
         tpj_value *sum = hlo_convert(c.h, grad, c.result);
-        tpj_out_as(e, hlo_reduce(c.h, "add", sum, NULL, tpj_nn_dims_but(c.h, grad->type.rank, 1), grad->type.rank - 1), c.dtype);
+        tpj_out_as(e, hlo_reduce(c.h, "add", sum, NULL, tpj_nn_dims_but(c.h, grad->type.rank, 1), grad->type.rank - 1),
+                   c.dtype);
     }
 }
 
 #define GEOMETRY "I[] stride, I[] padding, I[] dilation, B transposed, I[] output_padding, I groups"
 
 const tpj_op_def tpj_ops_conv[] = {
-    {.name = "convolution", .params = "T input, T weight, T? bias, " GEOMETRY, .emit = emit_convolution,
+    {.name = "convolution",
+     .params = "T input, T weight, T? bias, " GEOMETRY,
+     .emit = emit_convolution,
      .layout = TPJ_LAYOUT_CHANNELS_LAST},
-    {.name = "convolution_overrideable", .params = "T input, T weight, T? bias, " GEOMETRY, .emit = emit_convolution,
+    {.name = "convolution_overrideable",
+     .params = "T input, T weight, T? bias, " GEOMETRY,
+     .emit = emit_convolution,
      .layout = TPJ_LAYOUT_CHANNELS_LAST},
     {.name = "convolution_backward",
      .params = "T grad_output, T input, T weight, I[]? bias_sizes, " GEOMETRY ", B[] output_mask",
-     .emit = emit_convolution_backward, .layout = TPJ_LAYOUT_CHANNELS_LAST},
+     .emit = emit_convolution_backward,
+     .layout = TPJ_LAYOUT_CHANNELS_LAST},
     {.name = "convolution_backward_overrideable",
-     .params = "T grad_output, T input, T weight, " GEOMETRY ", B[] output_mask", .emit = emit_convolution_backward,
+     .params = "T grad_output, T input, T weight, " GEOMETRY ", B[] output_mask",
+     .emit = emit_convolution_backward,
      .layout = TPJ_LAYOUT_CHANNELS_LAST},
     {0}};

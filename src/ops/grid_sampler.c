@@ -8,8 +8,8 @@
 #include "ops/nn.h"
 
 enum { MAX_SPATIAL = 3, MAX_TAPS = 4 };
-enum { BILINEAR, NEAREST, BICUBIC };  /* interpolation_mode */
-enum { ZEROS, BORDER, REFLECTION };   /* padding_mode */
+enum { BILINEAR, NEAREST, BICUBIC }; /* interpolation_mode */
+enum { ZEROS, BORDER, REFLECTION };  /* padding_mode */
 
 typedef struct tap {
     tpj_value *index, *inside, *weight, *slope; /* I32, bool, compute dtype; all [N, places] */
@@ -124,7 +124,8 @@ static bool begin(tpj_emit *e, sampler *s) {
         tpj_fail(e, TPJ_RUNTIME, "grid_sampler(): expected input and grid to have same dtype");
         return false;
     }
-    if (input.rank != s->n + 2 || grid.rank != s->n + 2 || input.dims[0] != grid.dims[0] || grid.dims[s->n + 1] != s->n) {
+    if (input.rank != s->n + 2 || grid.rank != s->n + 2 || input.dims[0] != grid.dims[0] ||
+        grid.dims[s->n + 1] != s->n) {
         tpj_fail(e, TPJ_RUNTIME, "grid_sampler(): the grid's sizes do not fit the input's");
         return false;
     }
@@ -192,10 +193,17 @@ static const int64_t zero_dim[] = {0}, one_dim[] = {1}, two_dim[] = {2};
 /* Elements of x [N, C, area] at indices [N, places]: [N, C, places]. */
 static tpj_value *elements_at(const sampler *s, tpj_value *x, tpj_value *index) {
     const int64_t dims[] = {s->batch, s->places, 1}, sizes[] = {1, s->channels, 1};
-    const hlo_gather_numbers numbers = {
-        .offset_dims = one_dim, .n_offset_dims = 1, .collapsed = two_dim, .n_collapsed = 1,
-        .operand_batching = zero_dim, .indices_batching = zero_dim, .n_batching = 1,
-        .start_index_map = two_dim, .n_start_index_map = 1, .index_vector_dim = 2, .slice_sizes = sizes};
+    const hlo_gather_numbers numbers = {.offset_dims = one_dim,
+                                        .n_offset_dims = 1,
+                                        .collapsed = two_dim,
+                                        .n_collapsed = 1,
+                                        .operand_batching = zero_dim,
+                                        .indices_batching = zero_dim,
+                                        .n_batching = 1,
+                                        .start_index_map = two_dim,
+                                        .n_start_index_map = 1,
+                                        .index_vector_dim = 2,
+                                        .slice_sizes = sizes};
     return hlo_gather(s->h, x, hlo_reshape(s->h, index, 3, dims), &numbers);
 }
 
@@ -234,12 +242,19 @@ static tpj_value *input_gradient(const sampler *s, tpj_value *grad) {
         updates[c] = hlo_mul(h, grad, over_channels(s, weight));
     }
     const int64_t dims[] = {s->batch, s->channels, s->area}, columns[] = {s->batch, s->places * n, 1};
-    const hlo_gather_numbers numbers = {
-        .offset_dims = one_dim, .n_offset_dims = 1, .collapsed = two_dim, .n_collapsed = 1,
-        .operand_batching = zero_dim, .indices_batching = zero_dim, .n_batching = 1,
-        .start_index_map = two_dim, .n_start_index_map = 1, .index_vector_dim = 2};
+    const hlo_gather_numbers numbers = {.offset_dims = one_dim,
+                                        .n_offset_dims = 1,
+                                        .collapsed = two_dim,
+                                        .n_collapsed = 1,
+                                        .operand_batching = zero_dim,
+                                        .indices_batching = zero_dim,
+                                        .n_batching = 1,
+                                        .start_index_map = two_dim,
+                                        .n_start_index_map = 1,
+                                        .index_vector_dim = 2};
     tpj_value *index = hlo_reshape(h, hlo_concatenate(h, indices, n, 1), 3, columns);
-    tpj_value *x = hlo_scatter(h, "add", hlo_zeros(h, s->compute, 3, dims), index, hlo_concatenate(h, updates, n, 2), &numbers);
+    tpj_value *x =
+        hlo_scatter(h, "add", hlo_zeros(h, s->compute, 3, dims), index, hlo_concatenate(h, updates, n, 2), &numbers);
     return hlo_reshape(h, x, s->input.rank, s->input.dims);
 }
 
@@ -270,8 +285,12 @@ void tpj_emit_grid_sampler_backward(tpj_emit *e) {
     if (!begin(e, &s)) return;
     const int64_t dims[] = {s.batch, s.channels, s.places};
     tpj_value *grad = hlo_reshape(s.h, tpj_in_as(e, "grad_output", s.compute), 3, dims);
-    if (mask[0]) tpj_out_as(e, input_gradient(&s, grad), s.dtype);
-    else tpj_out_none(e);
-    if (mask[1]) tpj_out_as(e, grid_gradient(e, &s, grad), s.dtype);
-    else tpj_out_none(e);
+    if (mask[0])
+        tpj_out_as(e, input_gradient(&s, grad), s.dtype);
+    else
+        tpj_out_none(e);
+    if (mask[1])
+        tpj_out_as(e, grid_gradient(e, &s, grad), s.dtype);
+    else
+        tpj_out_none(e);
 }

@@ -36,7 +36,9 @@ static bool begin(tpj_emit *e, bool backward, pair *p) {
     return !hlo_failed(h);
 }
 
-static void finish(tpj_emit *e, const pair *p, tpj_value *losses) { tpj_out_as(e, tpj_nn_reduce_loss(e, losses), p->dtype); }
+static void finish(tpj_emit *e, const pair *p, tpj_value *losses) {
+    tpj_out_as(e, tpj_nn_reduce_loss(e, losses), p->dtype);
+}
 
 static void emit_mse(tpj_emit *e) {
     pair p;
@@ -102,21 +104,6 @@ static void emit_huber(tpj_emit *e) {
 
 static void emit_huber_backward(tpj_emit *e) { clamped_slope(e, tpj_float(e, "delta", 1), 1); }
 
-/* log(1 + exp(-target x)) */
-static void emit_soft_margin(tpj_emit *e) {
-    pair p;
-    if (!begin(e, false, &p)) return;
-    tpj_value *power = hlo_exp(p.h, hlo_neg(p.h, hlo_mul(p.h, p.target, p.x)));
-    finish(e, &p, hlo_unary(p.h, "log_plus_one", power));
-}
-
-static void emit_soft_margin_backward(tpj_emit *e) {
-    pair p;
-    if (!begin(e, true, &p)) return;
-    tpj_value *gate = tpj_nn_sigmoid(p.h, hlo_neg(p.h, hlo_mul(p.h, p.target, p.x)));
-    tpj_out_as(e, hlo_neg(p.h, hlo_mul(p.h, hlo_mul(p.h, p.target, gate), p.grad)), p.dtype);
-}
-
 static tpj_value *weighted(tpj_emit *e, const pair *p, tpj_value *x) {
     if (!tpj_has(e, "weight")) return x;
     return hlo_mul(p->h, x, hlo_expand(p->h, tpj_in_as(e, "weight", p->compute), x->type.rank, x->type.dims));
@@ -161,9 +148,9 @@ static void emit_bce_with_logits(tpj_emit *e) {
 typedef struct labelled {
     tpj_hlo *h;
     tpj_dtype dtype, compute;
-    tpj_value *target;   /* valid labels: ignored ones are 0, dtype I64 or as given */
-    tpj_value *keep;     /* bool: the label counts */
-    tpj_value *weights;  /* of each label, zero for ignored ones; compute dtype */
+    tpj_value *target;  /* valid labels: ignored ones are 0, dtype I64 or as given */
+    tpj_value *keep;    /* bool: the label counts */
+    tpj_value *weights; /* of each label, zero for ignored ones; compute dtype */
     int dim;
     int64_t n_classes;
 } labelled;
@@ -176,8 +163,9 @@ static bool begin_labelled(tpj_emit *e, labelled *l) {
     if (!tpj_nn_require_float(e, "self")) return false;
     bool is_2d = tpj_row(e)->variant == 2;
     if (is_2d ? x.rank != 4 || target.rank != 3 : x.rank < 1 || x.rank > 2 || target.rank > 1) {
-        tpj_fail(e, TPJ_RUNTIME, is_2d ? "only batches of spatial targets supported (3D tensors) but got targets of dimension: %d"
-                                       : "0D or 1D target tensor expected, multi-target not supported (got %d dimensions)",
+        tpj_fail(e, TPJ_RUNTIME,
+                 is_2d ? "only batches of spatial targets supported (3D tensors) but got targets of dimension: %d"
+                       : "0D or 1D target tensor expected, multi-target not supported (got %d dimensions)",
                  target.rank);
         return false;
     }
@@ -263,7 +251,7 @@ static void emit_nll_loss_backward(tpj_emit *e) {
 
 typedef struct margins {
     tpj_hlo *h;
-    tpj_type type;       /* of self */
+    tpj_type type; /* of self */
     tpj_dtype compute;
     tpj_value *z;        /* [n, c]: margin - x[y] + x[j], zero at the label and where negative */
     tpj_value *is_label; /* [n, c] */
@@ -291,7 +279,8 @@ static bool begin_multi_margin(tpj_emit *e, margins *m) {
     tpj_value *x = hlo_reshape(h, tpj_in_as(e, "self", m->compute), 2, dims);
     tpj_value *labels = tpj_check_index(e, hlo_reshape(h, tpj_in_as(e, "target", TPJ_I64), 1, dims), m->c, false);
     labels = hlo_convert(h, labels, TPJ_I32);
-    m->is_label = hlo_compare(h, "EQ", hlo_iota(h, TPJ_I32, 2, dims, 1), hlo_broadcast_in_dim(h, labels, 2, dims, rows));
+    m->is_label =
+        hlo_compare(h, "EQ", hlo_iota(h, TPJ_I32, 2, dims, 1), hlo_broadcast_in_dim(h, labels, 2, dims, rows));
     tpj_value *own = hlo_expand(h, hlo_take_along(h, x, hlo_reshape(h, labels, 2, column), 1), 2, dims);
     tpj_value *z = plus(h, hlo_sub(h, x, own), tpj_float(e, "margin", 1));
     tpj_value *zero = number(h, z, 0);
@@ -329,8 +318,8 @@ static void emit_multi_margin_backward(tpj_emit *e) {
     margins m;
     if (!begin_multi_margin(e, &m)) return;
     tpj_value *zero = number(m.h, m.z, 0);
-    tpj_value *slope = m.p == 2 ? times(m.h, m.z, 2) : tpj_nn_where(m.h, hlo_compare(m.h, "GT", m.z, zero),
-                                                                    hlo_full_like(m.h, m.z, 1));
+    tpj_value *slope = m.p == 2 ? times(m.h, m.z, 2)
+                                : tpj_nn_where(m.h, hlo_compare(m.h, "GT", m.z, zero), hlo_full_like(m.h, m.z, 1));
     if (m.weights != NULL) slope = hlo_mul(m.h, slope, m.weights);
     const int64_t dims[] = {1};
     tpj_value *at_label = hlo_neg(m.h, tpj_nn_reduce_spread(m.h, "add", slope, dims, 1));
@@ -370,7 +359,8 @@ static bool begin_multilabel(tpj_emit *e, multilabel *m) {
     tpj_value *given = hlo_convert(h, compare(h, "GE", raw, 0), TPJ_I32);
     m->counts = hlo_compare(h, "EQ", hlo_cumulative(h, "minimum", given, 1, false), hlo_integer(h, TPJ_I32, 1));
     m->labels = hlo_convert(h, tpj_check_index(e, tpj_nn_where(h, m->counts, raw), m->c, false), TPJ_I32);
-    tpj_value *at = hlo_compare(h, "EQ", hlo_iota(h, TPJ_I32, 3, cube, 2), hlo_broadcast_in_dim(h, m->labels, 3, cube, by_label));
+    tpj_value *at =
+        hlo_compare(h, "EQ", hlo_iota(h, TPJ_I32, 3, cube, 2), hlo_broadcast_in_dim(h, m->labels, 3, cube, by_label));
     at = hlo_and(h, at, hlo_broadcast_in_dim(h, m->counts, 3, cube, by_label));
     const int64_t over_labels[] = {1};
     m->is_target = hlo_reduce(h, "or", at, NULL, over_labels, 1);
@@ -402,9 +392,11 @@ static void emit_multilabel_margin_backward(tpj_emit *e) {
     tpj_value *active = hlo_convert(h, compare(h, "GT", m.hinge, 0), m.compute);
     tpj_value *up = hlo_reduce(h, "add", active, NULL, over_labels, 1); /* at the non-labels */
     tpj_value *down = hlo_reduce_dim(h, "add", active, 2);              /* of each label, put at its class */
-    tpj_value *at = hlo_compare(h, "EQ", hlo_iota(h, TPJ_I32, 3, cube, 2), hlo_broadcast_in_dim(h, m.labels, 3, cube, by_label));
+    tpj_value *at =
+        hlo_compare(h, "EQ", hlo_iota(h, TPJ_I32, 3, cube, 2), hlo_broadcast_in_dim(h, m.labels, 3, cube, by_label));
     at = hlo_and(h, at, hlo_broadcast_in_dim(h, m.counts, 3, cube, by_label));
-    down = hlo_reduce(h, "add", tpj_nn_where(h, at, hlo_broadcast_in_dim(h, down, 3, cube, by_label)), NULL, over_labels, 1);
+    down = hlo_reduce(h, "add", tpj_nn_where(h, at, hlo_broadcast_in_dim(h, down, 3, cube, by_label)), NULL,
+                      over_labels, 1);
     tpj_value *grad = hlo_mul(h, hlo_sub(h, up, down), row_gradient(e, h, m.compute, m.n, m.c, 1 / (double)m.c));
     tpj_out_as(e, hlo_reshape(h, grad, m.type.rank, m.type.dims), m.type.dtype);
 }
@@ -414,37 +406,52 @@ static void emit_multilabel_margin_backward(tpj_emit *e) {
 
 const tpj_op_def tpj_ops_loss[] = {
     {.name = "mse_loss", .params = "T self, T target, I reduction=1", .emit = emit_mse, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "mse_loss_backward", .params = "T grad_output, T self, T target, I reduction", .emit = emit_mse_backward,
+    {.name = "mse_loss_backward",
+     .params = "T grad_output, T self, T target, I reduction",
+     .emit = emit_mse_backward,
      .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "smooth_l1_loss", .params = "T self, T target, I reduction=1, F beta=1.0", .emit = emit_smooth_l1,
+    {.name = "smooth_l1_loss",
+     .params = "T self, T target, I reduction=1, F beta=1.0",
+     .emit = emit_smooth_l1,
      .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "smooth_l1_loss_backward", .params = "T grad_output, T self, T target, I reduction, F beta",
-     .emit = emit_smooth_l1_backward, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "huber_loss", .params = "T self, T target, I reduction=1, F delta=1.0", .emit = emit_huber,
+    {.name = "smooth_l1_loss_backward",
+     .params = "T grad_output, T self, T target, I reduction, F beta",
+     .emit = emit_smooth_l1_backward,
      .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "huber_loss_backward", .params = "T grad_output, T self, T target, I reduction, F delta",
-     .emit = emit_huber_backward, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "soft_margin_loss", .params = "T self, T target, I reduction=1", .emit = emit_soft_margin,
+    {.name = "huber_loss",
+     .params = "T self, T target, I reduction=1, F delta=1.0",
+     .emit = emit_huber,
      .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "soft_margin_loss_backward", .params = "T grad_output, T self, T target, I reduction",
-     .emit = emit_soft_margin_backward, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "binary_cross_entropy", .params = "T self, T target, T? weight, I reduction=1",
-     .emit = emit_binary_cross_entropy, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "binary_cross_entropy_backward", .params = "T grad_output, T self, T target, T? weight, I reduction=1",
-     .emit = emit_binary_cross_entropy_backward, .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "huber_loss_backward",
+     .params = "T grad_output, T self, T target, I reduction, F delta",
+     .emit = emit_huber_backward,
+     .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "binary_cross_entropy",
+     .params = "T self, T target, T? weight, I reduction=1",
+     .emit = emit_binary_cross_entropy,
+     .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "binary_cross_entropy_backward",
+     .params = "T grad_output, T self, T target, T? weight, I reduction=1",
+     .emit = emit_binary_cross_entropy_backward,
+     .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "binary_cross_entropy_with_logits",
-     .params = "T self, T target, T? weight, T? pos_weight, I reduction=1", .emit = emit_bce_with_logits,
+     .params = "T self, T target, T? weight, T? pos_weight, I reduction=1",
+     .emit = emit_bce_with_logits,
      .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "nll_loss_forward", .params = NLL, .emit = emit_nll_loss, .variant = 1},
     {.name = "nll_loss_backward", .params = NLL_BACKWARD, .emit = emit_nll_loss_backward, .variant = 1},
     {.name = "nll_loss2d_forward", .params = NLL, .emit = emit_nll_loss, .variant = 2},
     {.name = "nll_loss2d_backward", .params = NLL_BACKWARD, .emit = emit_nll_loss_backward, .variant = 2},
-    {.name = "multi_margin_loss", .params = "T self, T target, S! p=1, S! margin=1, T? weight, I reduction=1",
+    {.name = "multi_margin_loss",
+     .params = "T self, T target, S! p=1, S! margin=1, T? weight, I reduction=1",
      .emit = emit_multi_margin},
     {.name = "multi_margin_loss_backward",
      .params = "T grad_output, T self, T target, S! p, S! margin, T? weight, I reduction=1",
      .emit = emit_multi_margin_backward},
-    {.name = "multilabel_margin_loss_forward", .params = "T self, T target, I reduction", .emit = emit_multilabel_margin},
+    {.name = "multilabel_margin_loss_forward",
+     .params = "T self, T target, I reduction",
+     .emit = emit_multilabel_margin},
     {.name = "multilabel_margin_loss_backward",
-     .params = "T grad_output, T self, T target, I reduction, T is_target", .emit = emit_multilabel_margin_backward},
+     .params = "T grad_output, T self, T target, I reduction, T is_target",
+     .emit = emit_multilabel_margin_backward},
     {0}};

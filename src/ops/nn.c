@@ -62,8 +62,12 @@ tpj_value *tpj_nn_number(tpj_hlo *h, tpj_value *x, double value) {
 
 tpj_value *tpj_nn_sigmoid(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "logistic", x); }
 
-tpj_value *tpj_nn_add_number(tpj_hlo *h, tpj_value *x, double value) { return hlo_add(h, x, tpj_nn_number(h, x, value)); }
-tpj_value *tpj_nn_mul_number(tpj_hlo *h, tpj_value *x, double value) { return hlo_mul(h, x, tpj_nn_number(h, x, value)); }
+tpj_value *tpj_nn_add_number(tpj_hlo *h, tpj_value *x, double value) {
+    return hlo_add(h, x, tpj_nn_number(h, x, value));
+}
+tpj_value *tpj_nn_mul_number(tpj_hlo *h, tpj_value *x, double value) {
+    return hlo_mul(h, x, tpj_nn_number(h, x, value));
+}
 
 tpj_value *tpj_nn_where(tpj_hlo *h, tpj_value *predicate, tpj_value *on_true) {
     return hlo_select(h, predicate, on_true, tpj_nn_number(h, on_true, 0));

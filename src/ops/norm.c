@@ -2,8 +2,6 @@
  * the mean square of the differences: compilers fuse the passes, and no digits are lost to cancellation. */
 #include "ops/nn.h"
 
-
-
 static tpj_value *number(tpj_hlo *h, tpj_value *x, double c) { return tpj_nn_number(h, x, c); }
 
 /* Elements that a reduction over these dimensions of x adds up. */
@@ -19,8 +17,8 @@ static tpj_value *mean_over(tpj_hlo *h, tpj_value *x, const int64_t *dims, int n
 }
 
 /* Mean and biased variance over `dims`; out_centered is x minus its mean. */
-static void moments(tpj_hlo *h, tpj_value *x, const int64_t *dims, int n_dims, tpj_value **out_mean, tpj_value **out_variance,
-                    tpj_value **out_centered) {
+static void moments(tpj_hlo *h, tpj_value *x, const int64_t *dims, int n_dims, tpj_value **out_mean,
+                    tpj_value **out_variance, tpj_value **out_centered) {
     *out_mean = mean_over(h, x, dims, n_dims);
     *out_centered = hlo_sub(h, x, tpj_nn_spread(h, *out_mean, x, dims, n_dims));
     *out_variance = mean_over(h, hlo_mul(h, *out_centered, *out_centered), dims, n_dims);
@@ -59,7 +57,8 @@ static bool begin_layer(tpj_emit *e, layer *l) {
     const int64_t *shape = tpj_ints(e, "normalized_shape", &l->n_axes);
     *l = (layer){.h = h, .dtype = type.dtype, .compute = tpj_compute_dtype(type.dtype), .n_axes = l->n_axes};
     if (l->n_axes < 1) {
-        tpj_fail(e, TPJ_RUNTIME, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element");
+        tpj_fail(e, TPJ_RUNTIME,
+                 "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element");
         return false;
     }
     if (!tpj_nn_require_float(e, "input")) return false;
@@ -67,7 +66,8 @@ static bool begin_layer(tpj_emit *e, layer *l) {
     bool fits = l->axis >= 0;
     for (int i = 0; fits && i < l->n_axes; i++) fits = type.dims[l->axis + i] == shape[i];
     if (!fits) {
-        tpj_fail(e, TPJ_RUNTIME, "Given normalized_shape=[%s], expected input with shape [*, %s], but got input of size [%s]",
+        tpj_fail(e, TPJ_RUNTIME,
+                 "Given normalized_shape=[%s], expected input with shape [*, %s], but got input of size [%s]",
                  list_text(h, shape, l->n_axes), list_text(h, shape, l->n_axes), list_text(h, type.dims, type.rank));
         return false;
     }
@@ -140,12 +140,18 @@ static void emit_layer_norm_backward(tpj_emit *e) {
     tpj_value *weight = parameter(e, &l, "weight");
     tpj_value *g = weight == NULL ? grad : hlo_mul(l.h, grad, weight);
     tpj_dtype parameter_dtype = weight == NULL ? l.dtype : tpj_in_type(e, "weight").dtype;
-    if (mask[0]) tpj_out_as(e, input_gradient(&l, g, y, scale, true), l.dtype);
-    else tpj_out_none(e);
-    if (mask[1] && weight != NULL) tpj_out_as(e, parameter_gradient(&l, hlo_mul(l.h, grad, y)), parameter_dtype);
-    else tpj_out_none(e);
-    if (mask[2] && tpj_has(e, "bias")) tpj_out_as(e, parameter_gradient(&l, grad), tpj_in_type(e, "bias").dtype);
-    else tpj_out_none(e);
+    if (mask[0])
+        tpj_out_as(e, input_gradient(&l, g, y, scale, true), l.dtype);
+    else
+        tpj_out_none(e);
+    if (mask[1] && weight != NULL)
+        tpj_out_as(e, parameter_gradient(&l, hlo_mul(l.h, grad, y)), parameter_dtype);
+    else
+        tpj_out_none(e);
+    if (mask[2] && tpj_has(e, "bias"))
+        tpj_out_as(e, parameter_gradient(&l, grad), tpj_in_type(e, "bias").dtype);
+    else
+        tpj_out_none(e);
 }
 
 static double machine_epsilon(tpj_dtype dtype) { return dtype == TPJ_F64 ? 0x1p-52 : 0x1p-23; }
@@ -171,11 +177,14 @@ static void emit_rms_norm_backward(tpj_emit *e) {
     tpj_value *scale = spread(&l, saved(e, &l, "rstd")), *y = hlo_mul(l.h, l.x, scale);
     tpj_value *weight = parameter(e, &l, "weight");
     tpj_value *g = weight == NULL ? grad : hlo_mul(l.h, grad, weight);
-    if (mask[0]) tpj_out_as(e, input_gradient(&l, g, y, scale, false), l.dtype);
-    else tpj_out_none(e);
+    if (mask[0])
+        tpj_out_as(e, input_gradient(&l, g, y, scale, false), l.dtype);
+    else
+        tpj_out_none(e);
     if (mask[1] && weight != NULL)
         tpj_out_as(e, parameter_gradient(&l, hlo_mul(l.h, grad, y)), tpj_in_type(e, "weight").dtype);
-    else tpj_out_none(e);
+    else
+        tpj_out_none(e);
 }
 
 /* ---- group norm: x is [N, C, *] seen as [N, group, C / group, *] ---- */
@@ -203,8 +212,10 @@ static bool begin_group(tpj_emit *e, group *g) {
     int64_t channels = tpj_int(e, "C", 0);
     if (!tpj_nn_require_float(e, "input")) return false;
     if (g->groups <= 0 || channels % g->groups != 0) {
-        tpj_fail(e, TPJ_RUNTIME, "Expected number of channels in input to be divisible by num_groups, but got input of %lld "
-                 "channels and num_groups=%lld", (long long)channels, (long long)g->groups);
+        tpj_fail(e, TPJ_RUNTIME,
+                 "Expected number of channels in input to be divisible by num_groups, but got input of %lld "
+                 "channels and num_groups=%lld",
+                 (long long)channels, (long long)g->groups);
         return false;
     }
     g->per_group = channels / g->groups;
@@ -265,10 +276,14 @@ static void emit_group_norm_backward(tpj_emit *e) {
     } else {
         tpj_out_none(e);
     }
-    if (mask[1]) tpj_out_as(e, channel_gradient(&g, hlo_mul(h, grad, y)), parameter_dtype);
-    else tpj_out_none(e);
-    if (mask[2]) tpj_out_as(e, channel_gradient(&g, grad), parameter_dtype);
-    else tpj_out_none(e);
+    if (mask[1])
+        tpj_out_as(e, channel_gradient(&g, hlo_mul(h, grad, y)), parameter_dtype);
+    else
+        tpj_out_none(e);
+    if (mask[2])
+        tpj_out_as(e, channel_gradient(&g, grad), parameter_dtype);
+    else
+        tpj_out_none(e);
 }
 
 /* ---- batch norm: over all dimensions but the second ---- */
@@ -397,10 +412,14 @@ static void emit_batch_norm_backward(tpj_emit *e) {
     } else {
         tpj_out_none(e);
     }
-    if (mask[1]) tpj_out_as(e, dot, parameter_dtype);
-    else tpj_out_none(e);
-    if (mask[2]) tpj_out_as(e, sum, parameter_dtype);
-    else tpj_out_none(e);
+    if (mask[1])
+        tpj_out_as(e, dot, parameter_dtype);
+    else
+        tpj_out_none(e);
+    if (mask[2])
+        tpj_out_as(e, sum, parameter_dtype);
+    else
+        tpj_out_none(e);
 }
 
 /* ---- parts of a batch norm whose statistics are gathered from several devices ---- */
@@ -437,10 +456,14 @@ static void emit_batch_norm_backward_reduce(tpj_emit *e) {
         tpj_out_none(e);
         tpj_out_none(e);
     }
-    if (tpj_bool(e, "weight_g", true)) tpj_out_as(e, hlo_mul(h, dot, tpj_in_as(e, "invstd", b.compute)), dtype);
-    else tpj_out_none(e);
-    if (tpj_bool(e, "bias_g", true)) tpj_out_as(e, sum, dtype);
-    else tpj_out_none(e);
+    if (tpj_bool(e, "weight_g", true))
+        tpj_out_as(e, hlo_mul(h, dot, tpj_in_as(e, "invstd", b.compute)), dtype);
+    else
+        tpj_out_none(e);
+    if (tpj_bool(e, "bias_g", true))
+        tpj_out_as(e, sum, dtype);
+    else
+        tpj_out_none(e);
 }
 
 /* The input's gradient from the sums over all devices; `count` holds each device's elements per channel. */
@@ -524,7 +547,8 @@ static void emit_weight_norm_backward(tpj_emit *e) {
     {.name = op, .params = BATCH_HEAD parameters, .emit = emit_batch_norm, .variant = bits, .layout = TPJ_LAYOUT_SELF}
 
 const tpj_op_def tpj_ops_norm[] = {
-    {.name = "native_layer_norm", .params = "T input, I[] normalized_shape, T? weight, T? bias, F eps",
+    {.name = "native_layer_norm",
+     .params = "T input, I[] normalized_shape, T? weight, T? bias, F eps",
      .emit = emit_layer_norm},
     {.name = "native_layer_norm_backward",
      .params = "T grad_out, T input, I[] normalized_shape, T mean, T rstd, T? weight, T? bias, B[] output_mask",
@@ -533,37 +557,50 @@ const tpj_op_def tpj_ops_norm[] = {
     {.name = "_fused_rms_norm_backward",
      .params = "T grad_out, T input, I[] normalized_shape, T rstd, T? weight, B[] output_mask",
      .emit = emit_rms_norm_backward},
-    {.name = "native_group_norm", .params = "T input, T? weight, T? bias, I N, I C, I HxW, I group, F eps",
-     .emit = emit_group_norm, .layout = TPJ_LAYOUT_CHANNELS_LAST},
+    {.name = "native_group_norm",
+     .params = "T input, T? weight, T? bias, I N, I C, I HxW, I group, F eps",
+     .emit = emit_group_norm,
+     .layout = TPJ_LAYOUT_CHANNELS_LAST},
     {.name = "native_group_norm_backward",
      .params = "T grad_out, T input, T mean, T rstd, T? weight, I N, I C, I HxW, I group, B[] output_mask",
-     .emit = emit_group_norm_backward, .layout = TPJ_LAYOUT_CHANNELS_LAST},
+     .emit = emit_group_norm_backward,
+     .layout = TPJ_LAYOUT_CHANNELS_LAST},
     /* The in-place forms (native_batch_norm, _native_batch_norm_legit, _batch_norm_with_update) write the last two
      * results of these rows back into the running statistics. */
-    BATCH_ROW("_native_batch_norm_legit_functional",
-              "T? running_mean, T? running_var, B training" BATCH_TAIL, RUNNING),
-    BATCH_ROW("_batch_norm_with_update_functional", "T running_mean, T running_var" BATCH_TAIL, RUNNING | RESERVE | TRAINS),
+    BATCH_ROW("_native_batch_norm_legit_functional", "T? running_mean, T? running_var, B training" BATCH_TAIL, RUNNING),
+    BATCH_ROW("_batch_norm_with_update_functional", "T running_mean, T running_var" BATCH_TAIL,
+              RUNNING | RESERVE | TRAINS),
     BATCH_ROW("_native_batch_norm_legit.no_stats", "B training" BATCH_TAIL, NO_STATISTICS),
     BATCH_ROW("_native_batch_norm_legit_no_training", "T running_mean, T running_var" BATCH_TAIL, EVALUATES),
     BATCH_ROW("_batch_norm_no_update", "T? running_mean, T? running_var" BATCH_TAIL, EVALUATES | RESERVE),
     {.name = "native_batch_norm_backward",
-     .params = "T grad_out, T input, T? weight, T? running_mean, T? running_var, T? save_mean, T? save_invstd, B train, "
-               "F eps, B[] output_mask",
-     .emit = emit_batch_norm_backward, .hlo = "train", .layout = TPJ_LAYOUT_SELF},
+     .params =
+         "T grad_out, T input, T? weight, T? running_mean, T? running_var, T? save_mean, T? save_invstd, B train, "
+         "F eps, B[] output_mask",
+     .emit = emit_batch_norm_backward,
+     .hlo = "train",
+     .layout = TPJ_LAYOUT_SELF},
     {.name = "batch_norm_backward",
      .params = "T grad_out, T input, T weight, T? running_mean, T? running_var, T? save_mean, T? save_var, B update, "
                "F eps, B[] output_mask, T reserve",
-     .emit = emit_batch_norm_backward, .hlo = "update", .variant = 1, .layout = TPJ_LAYOUT_SELF},
+     .emit = emit_batch_norm_backward,
+     .hlo = "update",
+     .variant = 1,
+     .layout = TPJ_LAYOUT_SELF},
     {.name = "batch_norm_stats", .params = "T input, F eps", .emit = emit_batch_norm_stats},
-    {.name = "batch_norm_elemt", .params = "T input, T? weight, T? bias, T mean, T invstd, F eps",
-     .emit = emit_batch_norm_elemt, .layout = TPJ_LAYOUT_SELF},
+    {.name = "batch_norm_elemt",
+     .params = "T input, T? weight, T? bias, T mean, T invstd, F eps",
+     .emit = emit_batch_norm_elemt,
+     .layout = TPJ_LAYOUT_SELF},
     {.name = "batch_norm_backward_reduce",
      .params = "T grad_out, T input, T mean, T invstd, T? weight, B input_g, B weight_g, B bias_g",
      .emit = emit_batch_norm_backward_reduce},
     {.name = "batch_norm_backward_elemt",
      .params = "T grad_out, T input, T mean, T invstd, T? weight, T sum_dy, T sum_dy_xmu, T count",
-     .emit = emit_batch_norm_backward_elemt, .layout = TPJ_LAYOUT_SELF},
+     .emit = emit_batch_norm_backward_elemt,
+     .layout = TPJ_LAYOUT_SELF},
     {.name = "_weight_norm_interface", .params = "T v, T g, I dim=0", .emit = emit_weight_norm},
-    {.name = "_weight_norm_interface_backward", .params = "T grad_w, T saved_v, T saved_g, T saved_norms, I dim",
+    {.name = "_weight_norm_interface_backward",
+     .params = "T grad_w, T saved_v, T saved_g, T saved_norms, I dim",
      .emit = emit_weight_norm_backward},
     {0}};

@@ -2,8 +2,8 @@
  *
  * Maxima with their places are taken one dimension after the other, as comparisons of shifted slices: that fuses into one
  * loop, needs no gather, and keeps PyTorch's choice (the first of equal elements in row-major order, the last NaN). */
-#include "ops/nn.h"
 #include "ops/pool.h"
+#include "ops/nn.h"
 
 int64_t *tpj_pool_dims(const tpj_pool *p, const int64_t *sizes) {
     int64_t *dims = hlo_dims(p->h, p->type.rank);
@@ -18,8 +18,10 @@ bool tpj_pool_begin(tpj_emit *e, tpj_pool *p) {
     p->compute = tpj_compute_dtype(type.dtype);
     p->lead = type.rank - p->n;
     if (p->lead < 1 || p->lead > 2) {
-        tpj_fail(e, TPJ_RUNTIME, "Expected %dD or %dD (batch mode) tensor with optional 0 dim batch size for input, but got %d dimensions",
-                 p->n + 1, p->n + 2, type.rank);
+        tpj_fail(
+            e, TPJ_RUNTIME,
+            "Expected %dD or %dD (batch mode) tensor with optional 0 dim batch size for input, but got %d dimensions",
+            p->n + 1, p->n + 2, type.rank);
         return false;
     }
     for (int i = 0; i < p->n; i++) {
@@ -28,7 +30,8 @@ bool tpj_pool_begin(tpj_emit *e, tpj_pool *p) {
     }
     for (int d = p->lead - 1; d < type.rank; d++)
         if (type.dims[d] == 0) {
-            tpj_fail(e, TPJ_RUNTIME, "Expected input's non-batch dimensions to have positive length, but dimension %d has size 0", d);
+            tpj_fail(e, TPJ_RUNTIME,
+                     "Expected input's non-batch dimensions to have positive length, but dimension %d has size 0", d);
             return false;
         }
     return true;
@@ -39,19 +42,23 @@ static int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 &
 /* kernel_size, stride (the kernel when empty), padding, dilation where the row has one, and the output sizes. */
 static bool read_windows(tpj_emit *e, tpj_pool *p, bool dilated) {
     static const int64_t zeros[] = {0, 0, 0}, ones[] = {1, 1, 1};
-    if (!tpj_nn_ints(e, "kernel_size", p->n, NULL, p->kernel) || !tpj_nn_ints(e, "stride", p->n, p->kernel, p->stride) ||
-        !tpj_nn_ints(e, "padding", p->n, zeros, p->padding) || (dilated && !tpj_nn_ints(e, "dilation", p->n, ones, p->dilation)))
+    if (!tpj_nn_ints(e, "kernel_size", p->n, NULL, p->kernel) ||
+        !tpj_nn_ints(e, "stride", p->n, p->kernel, p->stride) || !tpj_nn_ints(e, "padding", p->n, zeros, p->padding) ||
+        (dilated && !tpj_nn_ints(e, "dilation", p->n, ones, p->dilation)))
         return false;
     bool ceil_mode = tpj_bool(e, "ceil_mode", false);
     for (int i = 0; i < p->n; i++) {
         if (p->kernel[i] <= 0 || p->stride[i] <= 0 || p->dilation[i] <= 0) {
-            tpj_fail(e, TPJ_RUNTIME, p->stride[i] == 0 ? "stride should not be zero"
-                                                       : "kernel size, stride and dilation should be greater than zero");
+            tpj_fail(e, TPJ_RUNTIME,
+                     p->stride[i] == 0 ? "stride should not be zero"
+                                       : "kernel size, stride and dilation should be greater than zero");
             return false;
         }
         int64_t extent = p->dilation[i] * (p->kernel[i] - 1) + 1;
         if (p->padding[i] < 0 || p->padding[i] > extent / 2) {
-            tpj_fail(e, TPJ_RUNTIME, "pad should be at most half of effective kernel size, but got pad=%lld, kernel_size=%lld and dilation=%lld",
+            tpj_fail(e, TPJ_RUNTIME,
+                     "pad should be at most half of effective kernel size, but got pad=%lld, kernel_size=%lld and "
+                     "dilation=%lld",
                      (long long)p->padding[i], (long long)p->kernel[i], (long long)p->dilation[i]);
             return false;
         }
@@ -119,13 +126,13 @@ static void emit_max_pool(tpj_emit *e) {
     bool padded = false;
     for (int d = 0; d < p.type.rank; d++) padded = padded || low[d] > 0 || high[d] > 0;
     tpj_pool_best found = {hlo_pad(h, x, hlo_lowest(h, p.compute), low, high, NULL),
-                  hlo_pad(h, tpj_pool_places(&p, p.type.dims), hlo_integer(h, TPJ_I32, -1), low, high, NULL)};
+                           hlo_pad(h, tpj_pool_places(&p, p.type.dims), hlo_integer(h, TPJ_I32, -1), low, high, NULL)};
     for (int i = p.n - 1; i >= 0; i--) {
         tpj_pool_best along = {NULL, NULL};
         for (int64_t k = 0; k < p.kernel[i]; k++) {
             int64_t start = k * p.dilation[i], limit = start + (p.out[i] - 1) * p.stride[i] + 1;
             tpj_pool_best one = {hlo_slice_dim(h, found.value, p.lead + i, start, limit, p.stride[i]),
-                        hlo_slice_dim(h, found.place, p.lead + i, start, limit, p.stride[i])};
+                                 hlo_slice_dim(h, found.place, p.lead + i, start, limit, p.stride[i])};
             along = tpj_pool_better(&p, along, one, padded);
         }
         found = along;
@@ -144,9 +151,14 @@ tpj_value *tpj_pool_scatter(const tpj_pool *p, tpj_value *grad, tpj_value *indic
     }
     const int64_t flat[] = {planes, area}, rows[] = {planes, outs}, columns[] = {planes, outs, 1};
     const int64_t batch[] = {0}, plane_dim[] = {1};
-    const hlo_gather_numbers numbers = {
-        .collapsed = plane_dim, .n_collapsed = 1, .operand_batching = batch, .indices_batching = batch, .n_batching = 1,
-        .start_index_map = plane_dim, .n_start_index_map = 1, .index_vector_dim = 2};
+    const hlo_gather_numbers numbers = {.collapsed = plane_dim,
+                                        .n_collapsed = 1,
+                                        .operand_batching = batch,
+                                        .indices_batching = batch,
+                                        .n_batching = 1,
+                                        .start_index_map = plane_dim,
+                                        .n_start_index_map = 1,
+                                        .index_vector_dim = 2};
     tpj_value *result = hlo_scatter(h, "add", hlo_zeros(h, p->compute, 2, flat), hlo_reshape(h, indices, 3, columns),
                                     hlo_reshape(h, grad, 2, rows), &numbers);
     return hlo_reshape(h, result, p->type.rank, p->type.dims);
@@ -208,7 +220,8 @@ static void emit_max_pool_backward(tpj_emit *e) {
     if (hlo_failed(p.h) || !tpj_pool_check_gradient(e, &p, grad)) return;
     int64_t n_elements = 1;
     for (int i = 0; i < p.n; i++) n_elements *= p.kernel[i];
-    tpj_value *x = n_elements <= MAX_COMPARED ? compare_back(&p, grad, indices, n_elements) : tpj_pool_scatter(&p, grad, indices);
+    tpj_value *x =
+        n_elements <= MAX_COMPARED ? compare_back(&p, grad, indices, n_elements) : tpj_pool_scatter(&p, grad, indices);
     tpj_out_as(e, x, p.dtype);
 }
 
@@ -220,7 +233,7 @@ static tpj_value *divide_by_count(tpj_emit *e, const tpj_pool *p, tpj_value *x) 
     int64_t override = tpj_int(e, "divisor_override", 0);
     bool include_pad = tpj_bool(e, "count_include_pad", true);
     double same = 1;
-    if (tpj_has(e, "divisor_override")) return hlo_div(h, x, tpj_nn_number(h, x, (double)override));
+    if (tpj_has(e, "divisor_override")) return hlo_div(h, x, tpj_nn_number(h, x, (double) override));
     tpj_value *divisor = NULL;
     for (int i = 0; i < p->n; i++) {
         double *counts = TPJ_ARENA_ARRAY(hlo_arena(h), double, p->out[i]);
@@ -253,7 +266,8 @@ static bool check_divisor(tpj_emit *e) {
     return false;
 }
 
-static tpj_value *window_sums(const tpj_pool *p, tpj_value *x, const int64_t *steps, const int64_t *low, const int64_t *high) {
+static tpj_value *window_sums(const tpj_pool *p, tpj_value *x, const int64_t *steps, const int64_t *low,
+                              const int64_t *high) {
     int64_t size[TPJ_POOL_RANK] = {1, 1, 1, 1, 1}, step[TPJ_POOL_RANK] = {1, 1, 1, 1, 1};
     for (int i = 0; i < p->n; i++) {
         size[p->lead + i] = p->kernel[i];
@@ -297,7 +311,8 @@ static void emit_avg_pool_backward(tpj_emit *e) {
 #define ROW(op, parameters, emitter, n) \
     {.name = op, .params = parameters, .emit = emitter, .variant = n, .layout = TPJ_LAYOUT_CHANNELS_LAST}
 #define MAX_PARAMS "T self, I[] kernel_size, I[]? stride, I[]? padding, I[]? dilation, B ceil_mode=false"
-#define MAX_BACKWARD "T grad_output, T self, I[] kernel_size, I[]? stride, I[] padding, I[] dilation, B ceil_mode, T indices"
+#define MAX_BACKWARD \
+    "T grad_output, T self, I[] kernel_size, I[]? stride, I[] padding, I[] dilation, B ceil_mode, T indices"
 #define AVG_TAIL ", B ceil_mode=false, B count_include_pad=true, I? divisor_override"
 #define AVG_PARAMS "T self, I[] kernel_size, I[]? stride, I[]? padding" AVG_TAIL
 #define AVG_BACKWARD "T grad_output, T self, I[] kernel_size, I[]? stride, I[] padding" AVG_TAIL

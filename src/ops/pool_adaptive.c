@@ -42,7 +42,8 @@ static tpj_value *adaptive_sums(tpj_hlo *h, tpj_value *x, int d, int64_t out) {
             tpj_value *part = hlo_slice_dim(h, x, d, first_of(o, size, out), end_of(o, size, out), 1);
             sums[o] = hlo_unsqueeze(h, hlo_reduce(h, "add", part, NULL, dims, 1), d);
         }
-        return sums == NULL ? hlo_fail(h, TPJ_OUT_OF_MEMORY, "out of host memory") : hlo_concatenate(h, sums, (int)out, d);
+        return sums == NULL ? hlo_fail(h, TPJ_OUT_OF_MEMORY, "out of host memory")
+                            : hlo_concatenate(h, sums, (int)out, d);
     }
     tpj_value *sum = NULL;
     for (int64_t k = 0; k < longest; k++) {
@@ -125,7 +126,7 @@ void tpj_emit_adaptive_max_pool(tpj_emit *e) {
         int64_t longest = p.out[i] == 0 ? 1 : longest_window(p.size[i], p.out[i]);
         for (int64_t k = 0; k < longest; k++) {
             tpj_pool_best one = {element_of_windows(p.h, found.value, p.lead + i, p.out[i], k),
-                        element_of_windows(p.h, found.place, p.lead + i, p.out[i], k)};
+                                 element_of_windows(p.h, found.place, p.lead + i, p.out[i], k)};
             along = tpj_pool_better(&p, along, one, false);
         }
         found = along;

@@ -20,9 +20,14 @@ void tpj_emit_max_unpool(tpj_emit *e) {
         elements *= p.size[i];
     }
     const int64_t flat[] = {planes, area}, rows[] = {planes, elements}, columns[] = {planes, elements, 1};
-    const hlo_gather_numbers numbers = {
-        .collapsed = place, .n_collapsed = 1, .operand_batching = batch, .indices_batching = batch, .n_batching = 1,
-        .start_index_map = place, .n_start_index_map = 1, .index_vector_dim = 2};
+    const hlo_gather_numbers numbers = {.collapsed = place,
+                                        .n_collapsed = 1,
+                                        .operand_batching = batch,
+                                        .indices_batching = batch,
+                                        .n_batching = 1,
+                                        .start_index_map = place,
+                                        .n_start_index_map = 1,
+                                        .index_vector_dim = 2};
     index = hlo_convert(p.h, tpj_check_index(e, index, area, false), TPJ_I32);
     tpj_value *y = hlo_scatter(p.h, "replace", hlo_zeros(p.h, p.dtype, 2, flat), hlo_reshape(p.h, index, 3, columns),
                                hlo_reshape(p.h, x, 2, rows), &numbers);
@@ -35,8 +40,8 @@ static bool begin(tpj_emit *e, tpj_pool *p) {
         return false;
     for (int i = 0; i < p->n; i++)
         if (p->out[i] < 1 || p->kernel[i] < 1 || p->out[i] + p->kernel[i] - 1 > p->size[i]) {
-            tpj_fail(e, TPJ_RUNTIME, "fractional_max_pool%dd(): pool size %lld too large relative to input size %lld", p->n,
-                     (long long)p->kernel[i], (long long)p->size[i]);
+            tpj_fail(e, TPJ_RUNTIME, "fractional_max_pool%dd(): pool size %lld too large relative to input size %lld",
+                     p->n, (long long)p->kernel[i], (long long)p->size[i]);
             return false;
         }
     return true;
@@ -47,7 +52,8 @@ static bool begin(tpj_emit *e, tpj_pool *p) {
 static tpj_value *window_starts(const tpj_pool *p, tpj_value *samples, int i) {
     tpj_hlo *h = p->h;
     int64_t out = p->out[i], room = p->size[i] - p->kernel[i];
-    int64_t column = p->n == 2 ? 1 - i : i; /* two samples are for width and height, three for depth, height and width */
+    int64_t column =
+        p->n == 2 ? 1 - i : i; /* two samples are for width and height, three for depth, height and width */
     const int64_t dims[] = {hlo_dim(samples, 0), hlo_dim(samples, 1), out};
     tpj_value *last = hlo_integer(h, TPJ_I32, room);
     if (out == 1) return hlo_expand(h, last, 3, dims);
@@ -76,7 +82,8 @@ void tpj_emit_fractional_max_pool(tpj_emit *e) {
     if (hlo_failed(h)) return;
     int64_t batched[2 + TPJ_POOL_SPATIAL] = {p.lead == 2 ? p.type.dims[0] : 1, p.type.dims[p.lead - 1]};
     for (int i = 0; i < p.n; i++) batched[2 + i] = p.size[i];
-    if (samples->type.rank != 3 || hlo_dim(samples, 0) < batched[0] || hlo_dim(samples, 1) < batched[1] || hlo_dim(samples, 2) != p.n) {
+    if (samples->type.rank != 3 || hlo_dim(samples, 0) < batched[0] || hlo_dim(samples, 1) < batched[1] ||
+        hlo_dim(samples, 2) != p.n) {
         tpj_fail(e, TPJ_RUNTIME, "Expect _random_samples to be of the input's batch and channels, and %d", p.n);
         return;
     }

@@ -22,7 +22,8 @@ static tpj_value *part(const cell *c, tpj_value *x, int i) {
 /* `n_parts` gates lie in the argument `gates`. */
 static bool begin(tpj_emit *e, const char *gates, int n_parts, cell *c) {
     tpj_type type = tpj_in_type(e, gates);
-    *c = (cell){.h = tpj_builder(e), .dtype = type.dtype, .compute = tpj_compute_dtype(type.dtype), .axis = type.rank - 1};
+    *c = (cell){
+        .h = tpj_builder(e), .dtype = type.dtype, .compute = tpj_compute_dtype(type.dtype), .axis = type.rank - 1};
     if (!tpj_nn_require_float(e, gates)) return false;
     if (type.rank < 1 || type.dims[c->axis] % n_parts != 0) {
         tpj_fail(e, TPJ_RUNTIME, "the last size of '%s' must be a multiple of %d", gates, n_parts);
@@ -52,7 +53,8 @@ static void emit_lstm(tpj_emit *e) {
     cell c;
     if (!begin(e, "input_gates", 4, &c)) return;
     tpj_hlo *h = c.h;
-    tpj_value *gates = hlo_add(h, with_bias(e, &c, "input_gates", "input_bias"), with_bias(e, &c, "hidden_gates", "hidden_bias"));
+    tpj_value *gates =
+        hlo_add(h, with_bias(e, &c, "input_gates", "input_bias"), with_bias(e, &c, "hidden_gates", "hidden_bias"));
     tpj_value *cx = tpj_in_as(e, "cx", c.compute);
     tpj_value *in = tpj_nn_sigmoid(h, part(&c, gates, 0)), *forget = tpj_nn_sigmoid(h, part(&c, gates, 1));
     tpj_value *new = hlo_tanh(h, part(&c, gates, 2)), *out = tpj_nn_sigmoid(h, part(&c, gates, 3));
@@ -118,7 +120,8 @@ static void emit_gru_backward(tpj_emit *e) {
     tpj_value *grad_reset = hlo_mul(h, hlo_mul(h, grad_new, hidden), sigmoid_slope(h, reset));
     tpj_value *of_input[] = {grad_reset, grad_update, grad_new};
     tpj_value *of_hidden[] = {grad_reset, grad_update, hlo_mul(h, grad_new, reset)};
-    tpj_value *input_gates = hlo_concatenate(h, of_input, 3, c.axis), *hidden_gates = hlo_concatenate(h, of_hidden, 3, c.axis);
+    tpj_value *input_gates = hlo_concatenate(h, of_input, 3, c.axis),
+              *hidden_gates = hlo_concatenate(h, of_hidden, 3, c.axis);
     tpj_out_as(e, input_gates, c.dtype);
     tpj_out_as(e, hidden_gates, c.dtype);
     tpj_out_as(e, hlo_mul(h, grad, update), c.dtype);
@@ -126,12 +129,16 @@ static void emit_gru_backward(tpj_emit *e) {
     out_bias_gradient(e, &c, hidden_gates);
 }
 
-const tpj_op_def tpj_ops_rnn[] = {
-    {.name = "_thnn_fused_lstm_cell",
-     .params = "T input_gates, T hidden_gates, T cx, T? input_bias, T? hidden_bias", .emit = emit_lstm},
-    {.name = "_thnn_fused_lstm_cell_backward_impl",
-     .params = "T? grad_hy, T? grad_cy, T cx, T cy, T workspace, B has_bias", .emit = emit_lstm_backward},
-    {.name = "_thnn_fused_gru_cell",
-     .params = "T input_gates, T hidden_gates, T hx, T? input_bias, T? hidden_bias", .emit = emit_gru},
-    {.name = "_thnn_fused_gru_cell_backward", .params = "T grad_hy, T workspace, B has_bias", .emit = emit_gru_backward},
-    {0}};
+const tpj_op_def tpj_ops_rnn[] = {{.name = "_thnn_fused_lstm_cell",
+                                   .params = "T input_gates, T hidden_gates, T cx, T? input_bias, T? hidden_bias",
+                                   .emit = emit_lstm},
+                                  {.name = "_thnn_fused_lstm_cell_backward_impl",
+                                   .params = "T? grad_hy, T? grad_cy, T cx, T cy, T workspace, B has_bias",
+                                   .emit = emit_lstm_backward},
+                                  {.name = "_thnn_fused_gru_cell",
+                                   .params = "T input_gates, T hidden_gates, T hx, T? input_bias, T? hidden_bias",
+                                   .emit = emit_gru},
+                                  {.name = "_thnn_fused_gru_cell_backward",
+                                   .params = "T grad_hy, T workspace, B has_bias",
+                                   .emit = emit_gru_backward},
+                                  {0}};

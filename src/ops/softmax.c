@@ -8,12 +8,14 @@ static tpj_value *softmax(tpj_hlo *h, tpj_value *x, int dim, int variant) {
     const int64_t dims[] = {dim};
     tpj_value *maximum = tpj_nn_reduce_spread(h, "maximum", x, dims, 1);
     if (variant == SAFE_SOFTMAX) /* a row of -inf alone becomes zeros */
-        maximum = hlo_select(h, hlo_compare(h, "EQ", maximum, hlo_lowest(h, x->type.dtype)), tpj_nn_number(h, x, 0), maximum);
+        maximum =
+            hlo_select(h, hlo_compare(h, "EQ", maximum, hlo_lowest(h, x->type.dtype)), tpj_nn_number(h, x, 0), maximum);
     tpj_value *shifted = hlo_sub(h, x, maximum);
     tpj_value *powers = hlo_exp(h, shifted);
     tpj_value *sum = hlo_reduce(h, "add", powers, NULL, dims, 1);
     if (variant == LOG_SOFTMAX) return hlo_sub(h, shifted, tpj_nn_spread(h, hlo_log(h, sum), x, dims, 1));
-    if (variant == SAFE_SOFTMAX) sum = hlo_select(h, hlo_compare(h, "EQ", sum, tpj_nn_number(h, x, 0)), tpj_nn_number(h, x, 1), sum);
+    if (variant == SAFE_SOFTMAX)
+        sum = hlo_select(h, hlo_compare(h, "EQ", sum, tpj_nn_number(h, x, 0)), tpj_nn_number(h, x, 1), sum);
     return hlo_div(h, powers, tpj_nn_spread(h, sum, x, dims, 1));
 }
 
@@ -110,11 +112,16 @@ const tpj_op_def tpj_ops_softmax[] = {
     {.name = "_softmax", .params = "T self, I dim, B half_to_float", .emit = emit_softmax, .variant = SOFTMAX},
     {.name = "_log_softmax", .params = "T self, I dim, B half_to_float", .emit = emit_softmax, .variant = LOG_SOFTMAX},
     {.name = "_safe_softmax", .params = "T self, I dim, D? dtype", .emit = emit_softmax, .variant = SAFE_SOFTMAX},
-    {.name = "_softmax_backward_data", .params = "T grad_output, T output, I dim, D input_dtype",
-     .emit = emit_softmax_backward, .variant = SOFTMAX},
-    {.name = "_log_softmax_backward_data", .params = "T grad_output, T output, I dim, D input_dtype",
-     .emit = emit_softmax_backward, .variant = LOG_SOFTMAX},
+    {.name = "_softmax_backward_data",
+     .params = "T grad_output, T output, I dim, D input_dtype",
+     .emit = emit_softmax_backward,
+     .variant = SOFTMAX},
+    {.name = "_log_softmax_backward_data",
+     .params = "T grad_output, T output, I dim, D input_dtype",
+     .emit = emit_softmax_backward,
+     .variant = LOG_SOFTMAX},
     {.name = "_masked_softmax", .params = "T self, T mask, I? dim, I? mask_type", .emit = emit_masked_softmax},
-    {.name = "_masked_softmax_backward", .params = "T grad_output, T output, T mask, I? dim",
+    {.name = "_masked_softmax_backward",
+     .params = "T grad_output, T output, T mask, I? dim",
      .emit = emit_masked_softmax_backward},
     {0}};

@@ -121,14 +121,19 @@ static bool make_taps(tpj_hlo *h, mode m, bool wide, int64_t in, int64_t out, bo
     static const int64_t counts[] = {[NEAREST] = 1, [NEAREST_EXACT] = 1, [LINEAR] = 2, [CUBIC] = 4};
     *t = (taps){.in = in, .out = out};
     bool antialias = m >= LINEAR_AA;
-    t->n = antialias ? (int64_t)ceil(antialias_support(m, step_of(wide, in, out, align_corners, scale))) * 2 + 1 : counts[m];
-    t->index = TPJ_ARENA_ARRAY(hlo_arena(h), int64_t, t->n * out);
-    t->weight = TPJ_ARENA_ARRAY(hlo_arena(h), double, t->n * out);
+    t->n = antialias ? (int64_t)ceil(antialias_support(m, step_of(wide, in, out, align_corners, scale))) * 2 + 1
+                     : counts[m];
+    t->index = TPJ_ARENA_ARRAY(hlo_arena(h), int64_t, t->n *out);
+    t->weight = TPJ_ARENA_ARRAY(hlo_arena(h), double, t->n *out);
     if (t->index == NULL || t->weight == NULL) return false;
-    if (antialias) antialias_taps(t, m, wide, align_corners, scale);
-    else if (m == LINEAR) linear_taps(t, wide, align_corners, scale);
-    else if (m == CUBIC) cubic_taps(t, wide, align_corners, scale);
-    else nearest_taps(t, m == NEAREST_EXACT, by_ratio, scale);
+    if (antialias)
+        antialias_taps(t, m, wide, align_corners, scale);
+    else if (m == LINEAR)
+        linear_taps(t, wide, align_corners, scale);
+    else if (m == CUBIC)
+        cubic_taps(t, wide, align_corners, scale);
+    else
+        nearest_taps(t, m == NEAREST_EXACT, by_ratio, scale);
     return true;
 }
 
@@ -238,8 +243,10 @@ static bool begin(tpj_emit *e, const char *input, geometry *g) {
         return false;
     }
     bool nearest = g->m == NEAREST || g->m == NEAREST_EXACT;
-    if (type.dtype == TPJ_U8 && !nearest) g->compute = TPJ_F32;
-    else if (!nearest && !tpj_nn_require_float(e, input)) return false;
+    if (type.dtype == TPJ_U8 && !nearest)
+        g->compute = TPJ_I32;
+    else if (!nearest && !tpj_nn_require_float(e, input))
+        return false;
     g->align_corners = !nearest && tpj_bool(e, "align_corners", false);
     if (!tpj_nn_ints(e, "output_size", g->n, NULL, g->out)) return false;
     for (int i = 0; i < g->n; i++) {
@@ -252,7 +259,8 @@ static bool begin(tpj_emit *e, const char *input, geometry *g) {
 static bool check_sizes(tpj_emit *e, const geometry *g) {
     for (int i = 0; i < g->n; i++)
         if (g->in[i] <= 0 || g->out[i] <= 0) {
-            tpj_fail(e, TPJ_RUNTIME, "Input and output sizes should be greater than 0, but got input %lld and output %lld",
+            tpj_fail(e, TPJ_RUNTIME,
+                     "Input and output sizes should be greater than 0, but got input %lld and output %lld",
                      (long long)g->in[i], (long long)g->out[i]);
             return false;
         }
@@ -260,10 +268,45 @@ static bool check_sizes(tpj_emit *e, const geometry *g) {
 }
 
 static bool taps_of(tpj_emit *e, const geometry *g, int i, bool backward, taps *t) {
-    bool wide = g->compute == TPJ_F64;
-    if (make_taps(g->h, g->m, wide, g->in[i], g->out[i], g->align_corners, backward || g->n == 2, g->scale[i], t)) return true;
+    bool wide = g->compute == TPJ_F64 || g->compute == TPJ_I32;
+    if (make_taps(g->h, g->m, wide, g->in[i], g->out[i], g->align_corners, backward || g->n == 2, g->scale[i], t))
+        return true;
     tpj_fail(e, TPJ_OUT_OF_MEMORY, "out of host memory");
     return false;
+}
+
+/* ---- bytes: PyTorch's CPU works in whole numbers and rounds to bytes after each dimension ---- */
+
+/* Adds up the weights of taps that were clamped to one element, and rounds all to multiples of 2^-bits: as many bits as
+ * the largest weight leaves in 16. Returns the bits. */
+static int whole_weights(taps *t) {
+    double largest = 0;
+    for (int64_t o = 0; o < t->out; o++)
+        for (int64_t k = t->n - 1; k > 0; k--)
+            if (t->index[k * t->out + o] == t->index[(k - 1) * t->out + o]) {
+                t->weight[(k - 1) * t->out + o] += t->weight[k * t->out + o];
+                t->weight[k * t->out + o] = 0;
+            }
+    for (int64_t i = 0; i < t->n * t->out; i++) largest = fmax(largest, t->weight[i]);
+    int bits = 0;
+    while (bits < 22 && (int64_t)(0.5 + largest * (double)((int64_t)1 << (bits + 1))) < (1 << 15)) bits++;
+    for (int64_t i = 0; i < t->n * t->out; i++) t->weight[i] = round(t->weight[i] * (double)((int64_t)1 << bits));
+    return bits;
+}
+
+/* x: I32, and so is the result. */
+static tpj_value *interpolate_bytes(tpj_hlo *h, tpj_value *x, int d, taps *t) {
+    int bits = whole_weights(t);
+    tpj_value *sum;
+    if (t->n > MAX_TAPS_TAKEN) {
+        sum = interpolate(h, hlo_convert(h, x, TPJ_F64), d, t); /* exact */
+        sum = hlo_convert(h, sum, TPJ_I32);
+    } else {
+        sum = interpolate(h, x, d, t);
+    }
+    sum = hlo_add(h, sum, hlo_integer(h, TPJ_I32, bits > 0 ? 1 << (bits - 1) : 0));
+    sum = hlo_binary(h, "shift_right_arithmetic", sum, hlo_integer(h, TPJ_I32, bits));
+    return hlo_clamp(h, hlo_integer(h, TPJ_I32, 0), sum, hlo_integer(h, TPJ_I32, 255));
 }
 
 static void emit_upsample(tpj_emit *e) {
@@ -273,11 +316,7 @@ static void emit_upsample(tpj_emit *e) {
     tpj_value *x = tpj_in_as(e, "self", g.compute);
     for (int i = g.n - 1; i >= 0 && !hlo_failed(g.h); i--) {
         if (!taps_of(e, &g, i, false, &t)) return;
-        x = interpolate(g.h, x, 2 + i, &t);
-    }
-    if (g.dtype == TPJ_U8 && g.compute != TPJ_U8) {
-        x = hlo_unary(g.h, "round_nearest_afz", x);
-        x = hlo_clamp(g.h, tpj_nn_number(g.h, x, 0), x, tpj_nn_number(g.h, x, 255));
+        x = g.compute == TPJ_I32 ? interpolate_bytes(g.h, x, 2 + i, &t) : interpolate(g.h, x, 2 + i, &t);
     }
     tpj_out_as(e, x, g.dtype);
 }
@@ -313,9 +352,10 @@ static void emit_upsample_backward(tpj_emit *e) {
 #define SCALES2 "F? scales_h, F? scales_w"
 #define SCALES3 "F? scales_d, F? scales_h, F? scales_w"
 /* The forward row and its gradient's. */
-#define BOTH(op, extra, scales, mode, n)                                                        \
-    ROW(op, "T self, I[] output_size, " extra scales, emit_upsample, mode, n),                  \
-    ROW(op "_backward", "T grad_output, I[] output_size, I[] input_size, " extra scales, emit_upsample_backward, mode, n)
+#define BOTH(op, extra, scales, mode, n)                                                                             \
+    ROW(op, "T self, I[] output_size, " extra scales, emit_upsample, mode, n),                                       \
+        ROW(op "_backward", "T grad_output, I[] output_size, I[] input_size, " extra scales, emit_upsample_backward, \
+            mode, n)
 #define ALIGN "B align_corners, "
 
 const tpj_op_def tpj_ops_upsample[] = {
@@ -334,8 +374,12 @@ const tpj_op_def tpj_ops_upsample[] = {
     ROW("_upsample_lanczos2d_aa", "T self, I[] output_size, " ALIGN SCALES2, emit_upsample, LANCZOS_AA, 2),
     {.name = "grid_sampler_2d", .params = TPJ_GRID_SAMPLER, .emit = tpj_emit_grid_sampler, .variant = 2},
     {.name = "grid_sampler_3d", .params = TPJ_GRID_SAMPLER, .emit = tpj_emit_grid_sampler, .variant = 3},
-    {.name = "grid_sampler_2d_backward", .params = TPJ_GRID_SAMPLER_BACKWARD, .emit = tpj_emit_grid_sampler_backward,
+    {.name = "grid_sampler_2d_backward",
+     .params = TPJ_GRID_SAMPLER_BACKWARD,
+     .emit = tpj_emit_grid_sampler_backward,
      .variant = 2},
-    {.name = "grid_sampler_3d_backward", .params = TPJ_GRID_SAMPLER_BACKWARD, .emit = tpj_emit_grid_sampler_backward,
+    {.name = "grid_sampler_3d_backward",
+     .params = TPJ_GRID_SAMPLER_BACKWARD,
+     .emit = tpj_emit_grid_sampler_backward,
      .variant = 3},
     {0}};
