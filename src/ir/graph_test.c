@@ -131,6 +131,7 @@ TEST(graph_text_refuses_what_is_wrong) {
         {"%2 = relu(self=1.5)", "%2 = relu: parameter 'self': expected a tensor"},
         {"%2 = cat(tensors=[%0, none])", "%2 = cat: parameter 'tensors': element 1: none is not allowed"},
         {"%2 = cat(tensors=[%0, 1])", "must be of one kind"},
+        {"%2 = native_layer_norm_backward(output_mask=[true, 4])", "must be of one kind"},
         {"%2 = cat(tensors=[%0)", "expected ']'"},
         {"%2 = gelu(self=%0, approximate=\"no)", "without its closing quote"},
         {"%2 = gelu(self=%0, approximate=\"\\q\")", "unknown escape"},

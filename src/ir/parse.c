@@ -304,19 +304,29 @@ static tpj_arg_kind list_kind(const tpj_param *param, const tpj_arg *elements, i
     }
 }
 
-/* Stores element `from` as number i of the list; false when it is of another kind. */
-static bool store_element(tpj_arg_kind kind, void *data, int i, const tpj_arg *from) {
+/* Whether a list of this kind may hold the element. */
+static bool fits_list(tpj_arg_kind kind, tpj_arg_kind element) {
     switch (kind) {
         case TPJ_ARG_VALUES:
-        case TPJ_ARG_SCALARS:
-            ((tpj_ref *)data)[i] = from->kind == TPJ_ARG_VALUE ? from->value : (tpj_ref){TPJ_NO_VALUE, 0};
-            return from->kind == TPJ_ARG_VALUE || from->kind == TPJ_ARG_NONE;
-        case TPJ_ARG_INTS: ((int64_t *)data)[i] = from->integer; return from->kind == TPJ_ARG_INT;
+        case TPJ_ARG_SCALARS: return element == TPJ_ARG_VALUE || element == TPJ_ARG_NONE;
+        case TPJ_ARG_INTS: return element == TPJ_ARG_INT;
+        case TPJ_ARG_FLOATS: return element == TPJ_ARG_FLOAT || element == TPJ_ARG_INT;
+        case TPJ_ARG_BOOLS: return element == TPJ_ARG_BOOL;
+        default: return false;
+    }
+}
+
+/* Stores an element that fits as number i of the list. */
+static void store_element(tpj_arg_kind kind, void *data, int i, const tpj_arg *from) {
+    switch (kind) {
+        case TPJ_ARG_INTS: ((int64_t *)data)[i] = from->integer; break;
         case TPJ_ARG_FLOATS:
             ((double *)data)[i] = from->kind == TPJ_ARG_INT ? (double)from->integer : from->number;
-            return from->kind == TPJ_ARG_FLOAT || from->kind == TPJ_ARG_INT;
-        case TPJ_ARG_BOOLS: ((bool *)data)[i] = from->boolean; return from->kind == TPJ_ARG_BOOL;
-        default: return false;
+            break;
+        case TPJ_ARG_BOOLS: ((bool *)data)[i] = from->boolean; break;
+        default:
+            ((tpj_ref *)data)[i] = from->kind == TPJ_ARG_VALUE ? from->value : (tpj_ref){TPJ_NO_VALUE, 0};
+            break;
     }
 }
 
@@ -342,11 +352,13 @@ static void read_list(parser *p, const tpj_param *param, tpj_arg *out_arg) {
     if (!ok(p)) return;
     tpj_arg_kind kind = list_kind(param, elements, n);
     void *data = tpj_arena_alloc(&p->arena, (size_t)n * sizeof(int64_t) + 1);
-    for (int i = 0; data != NULL && i < n; i++)
-        if (!store_element(kind, data, i, &elements[i])) {
+    for (int i = 0; data != NULL && i < n; i++) {
+        if (!fits_list(kind, elements[i].kind)) {
             fail(p, "the elements of a list must be of one kind");
             return;
         }
+        store_element(kind, data, i, &elements[i]);
+    }
     *out_arg = (tpj_arg){.kind = kind, .n = n, .values = data};
 }
 
