@@ -408,7 +408,7 @@ static void emit_channel_shuffle(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_shape[] = {
-    {.name = "cat", .params = "T[] tensors, I dim=0", .emit = emit_cat},
+    {.name = "cat", .params = "T[] tensors, I dim=0", .emit = emit_cat, .layout = TPJ_LAYOUT_CHANNELS_LAST},
     {.name = "stack", .params = "T[] tensors, I dim=0", .emit = emit_stack},
     {.name = "_stack", .params = "T[] tensors, I dim=0", .emit = emit_stack},
     {.name = "block_diag", .params = "T[] tensors", .emit = emit_block_diag},
