@@ -279,4 +279,5 @@ const tpj_op_def tpj_ops_create[] = {
      .params = "S start, S end, I steps, f base=10.0, D? dtype=None",
      .emit = emit_logspace,
      .flags = TPJ_OP_FACTORY},
-    {0}};
+    {0},
+};

@@ -280,4 +280,5 @@ const tpj_op_def tpj_ops_distribution[] = {
      .flags = TPJ_OP_RANDOM},
     {.name = "poisson", .params = "T self, G generator=None", .emit = emit_poisson, .flags = TPJ_OP_RANDOM},
     {.name = "binomial", .params = "T count, T prob, G generator=None", .emit = emit_binomial, .flags = TPJ_OP_RANDOM},
-    {0}};
+    {0},
+};

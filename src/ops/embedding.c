@@ -318,4 +318,5 @@ const tpj_op_def tpj_ops_embedding[] = {
     {.name = "_embedding_bag_per_sample_weights_backward",
      .params = "T grad, T weight, T indices, T offsets, T offset2bag, I mode, I padding_idx=-1",
      .emit = emit_per_sample_weights_backward},
-    {0}};
+    {0},
+};

@@ -137,4 +137,5 @@ const tpj_op_def tpj_ops_fft[] = {
     {.name = "_fft_c2c", .params = "T self, I[] dim, I normalization, B forward", .emit = emit_c2c},
     {.name = "_fft_r2c", .params = "T self, I[] dim, I normalization, B onesided", .emit = emit_r2c},
     {.name = "_fft_c2r", .params = "T self, I[] dim, I normalization, I last_dim_size", .emit = emit_c2r},
-    {0}};
+    {0},
+};

@@ -139,4 +139,5 @@ const tpj_op_def tpj_ops_foreach[] = {
     ROW("clone", "T[] self, M? memory_format=None", "clone, self"),
     ROW("norm.Scalar", "T[] self, S! ord=2, D? dtype=None", "linalg_vector_norm, self, ord, , , dtype"),
     PAIRS("mm", "T[] self, T[] mat2", "mm, self, mat2", MAT2),
-    {0}};
+    {0},
+};

@@ -207,4 +207,5 @@ const tpj_op_def tpj_ops_histogram[] = {
      .params = "T self, T[] bins, T? weight=None, B density=False",
      .emit = emit_histogramdd,
      .variant = BIN_TENSORS},
-    {0}};
+    {0},
+};

@@ -249,4 +249,5 @@ const tpj_op_def tpj_ops_index[] = {
      .params = "I row, I col, I offset=0, D? dtype",
      .emit = emit_triangle_indices,
      .flags = TPJ_OP_FACTORY},
-    {0}};
+    {0},
+};

@@ -666,4 +666,5 @@ const tpj_op_def tpj_ops_linalg[] = {
     {.name = "linalg_householder_product", .params = "T input, T tau", .emit = emit_householder_product},
     {.name = "ormqr", .params = "T self, T input2, T input3, B left=True, B transpose=False", .emit = emit_ormqr},
     {.name = "linalg_cross", .params = "T self, T other, I dim=-1", .emit = emit_cross},
-    {0}};
+    {0},
+};

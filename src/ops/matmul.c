@@ -500,4 +500,5 @@ const tpj_op_def tpj_ops_matmul[] = {
     {.name = "_pdist_forward", .params = "T self, F p=2.0", .emit = emit_pdist_forward},
     {.name = "_pdist_backward", .params = "T grad, T self, F p, T pdist", .emit = emit_pdist_backward},
     {.name = "_cdist_backward", .params = "T grad, T x1, T x2, F p, T cdist", .emit = emit_cdist_backward},
-    {0}};
+    {0},
+};

@@ -262,4 +262,5 @@ const tpj_op_def tpj_ops_optim[] = {
      .params =
          "T self, T growth_tracker, T found_inf, f scale_growth_factor, f scale_backoff_factor, I growth_interval",
      .emit = emit_update_scale},
-    {0}};
+    {0},
+};

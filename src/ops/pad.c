@@ -173,14 +173,16 @@ static void emit_pad_backward(tpj_emit *e) {
         .emit = emit_pad_backward, .variant = (code)                                          \
     }
 
-const tpj_op_def tpj_ops_pad[] = {{.name = "constant_pad_nd",
-                                   .params = "T self, I[] pad, S value=0",
-                                   .emit = emit_constant_pad,
-                                   .layout = TPJ_LAYOUT_CHANNELS_LAST},
-                                  PAD_ROWS("reflection", "1d", 1 | REFLECT),
-                                  PAD_ROWS("reflection", "2d", 2 | REFLECT),
-                                  PAD_ROWS("reflection", "3d", 3 | REFLECT),
-                                  PAD_ROWS("replication", "1d", 1),
-                                  PAD_ROWS("replication", "2d", 2),
-                                  PAD_ROWS("replication", "3d", 3),
-                                  {0}};
+const tpj_op_def tpj_ops_pad[] = {
+    {.name = "constant_pad_nd",
+     .params = "T self, I[] pad, S value=0",
+     .emit = emit_constant_pad,
+     .layout = TPJ_LAYOUT_CHANNELS_LAST},
+    PAD_ROWS("reflection", "1d", 1 | REFLECT),
+    PAD_ROWS("reflection", "2d", 2 | REFLECT),
+    PAD_ROWS("reflection", "3d", 3 | REFLECT),
+    PAD_ROWS("replication", "1d", 1),
+    PAD_ROWS("replication", "2d", 2),
+    PAD_ROWS("replication", "3d", 3),
+    {0},
+};

@@ -524,4 +524,5 @@ const tpj_op_def tpj_ops_random[] = {
      .emit = emit_rrelu_with_noise,
      .layout = TPJ_LAYOUT_SELF,
      .flags = TPJ_OP_RANDOM},
-    {0}};
+    {0},
+};

@@ -98,4 +98,5 @@ const tpj_op_def tpj_ops_scan[] = {
     {.name = "_cummin_helper", .params = "T self, I dim", .emit = emit_cumulative_extreme, .hlo = "minimum"},
     {.name = "logcumsumexp", .params = "T self, I dim", .emit = emit_log_cumulative},
     {.name = "_logcumsumexp", .params = "T self, I dim", .emit = emit_log_cumulative},
-    {0}};
+    {0},
+};

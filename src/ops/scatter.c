@@ -477,4 +477,5 @@ const tpj_op_def tpj_ops_scatter[] = {
     {.name = "masked_scatter_backward",
      .params = "T grad_output, T mask, I[] sizes",
      .emit = emit_masked_scatter_backward},
-    {0}};
+    {0},
+};

@@ -426,4 +426,5 @@ const tpj_op_def tpj_ops_shape[] = {
     {.name = "pixel_shuffle", .params = "T self, I upscale_factor", .emit = emit_pixel_shuffle},
     {.name = "pixel_unshuffle", .params = "T self, I downscale_factor", .emit = emit_pixel_unshuffle},
     {.name = "channel_shuffle", .params = "T self, I groups", .emit = emit_channel_shuffle},
-    {0}};
+    {0},
+};

@@ -364,4 +364,5 @@ const tpj_op_def tpj_ops_sized[] = {
      .count = count_unique,
      .flags = TPJ_OP_SIZED,
      .variant = UNIQUE_DIM},
-    {0}};
+    {0},
+};

@@ -193,4 +193,5 @@ const tpj_op_def tpj_ops_sort[] = {
      .emit = emit_median_dim,
      .variant = NAN_MEDIAN},
     {.name = "mode", .params = "T self, I dim=-1, B keepdim=False", .emit = emit_mode},
-    {0}};
+    {0},
+};

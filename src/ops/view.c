@@ -420,4 +420,5 @@ const tpj_op_def tpj_ops_view[] = {
     {.name = "diagonal", .params = "T self, I offset=0, I dim1=0, I dim2=1", .emit = emit_diagonal},
     {.name = "unfold", .params = "T self, I dimension, I size, I step", .emit = emit_unfold},
     {.name = "as_strided", .params = "T self, I[] size, I[] stride, I? storage_offset=None", .emit = emit_as_strided},
-    {0}};
+    {0},
+};
