@@ -5,6 +5,7 @@
 #include <ATen/ops/to_native.h>
 #include <c10/core/ScalarType.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "base/config.h"
@@ -117,7 +118,7 @@ void tpj_glue_call::read_tensor(const at::Tensor &tensor, const tpj_param &param
             key_.push_back(static_cast<uint64_t>(sizes[i]));
             key_.push_back(static_cast<uint64_t>(strides[i]));
         }
-        offset_words_.push_back(static_cast<int>(key_.size()));
+        changing_.push_back({static_cast<int>(key_.size()), TPJ_NUMBER_INT});
         key_.push_back(static_cast<uint64_t>(impl->storage_offset()));
         for (int i = 0; i < base_rank; i++) key_.push_back(static_cast<uint64_t>(dims[i]));
     }
@@ -169,6 +170,15 @@ void tpj_glue_call::read_baked(const c10::IValue &value) {
     }
 }
 
+/* A value of a parameter of kind I~ or S~ that can become an operand. Small whole and half numbers stay baked: they are few,
+ * and programs for them are better (x ** 2). */
+static bool floats(const tpj_param &param, const c10::IValue &value) {
+    if (!param.floats || !(value.isInt() || value.isDouble())) return false;
+    if (param.kind == TPJ_PARAM_INT) return true;
+    const double number = value.toScalar().toDouble();
+    return !(std::abs(number) <= 8 && std::trunc(2 * number) == 2 * number);
+}
+
 void tpj_glue_call::read_parameter(const tpj_glue_parameter &parameter) {
     if (parameter.index < 0) return;
     const c10::IValue &value = argument(parameter.index);
@@ -191,7 +201,7 @@ void tpj_glue_call::read_parameter(const tpj_glue_parameter &parameter) {
             return;
         case TPJ_PARAM_SCALAR:
         case TPJ_PARAM_RUN_FLOAT:
-            if (parameter.param.baked) break;
+            if (parameter.param.baked || parameter.param.floats) break;
             if (!value.isList()) {
                 read_number(value);
             } else {
@@ -203,6 +213,8 @@ void tpj_glue_call::read_parameter(const tpj_glue_parameter &parameter) {
         default: break;
     }
     read_baked(value);
+    if (C10_UNLIKELY(floats(parameter.param, value)))
+        changing_.push_back({static_cast<int>(key_.size()) - 1, value.isInt() ? TPJ_NUMBER_INT : TPJ_NUMBER_FLOAT});
 }
 
 void tpj_glue_call::decide_device() {
@@ -238,16 +250,21 @@ void tpj_glue_call::read() {
 
 c10::SmallVector<uint64_t, 96> tpj_glue_call::family_key() const {
     c10::SmallVector<uint64_t, 96> key(key_.begin(), key_.end());
-    for (const int at : offset_words_) key[static_cast<size_t>(at)] = UINT64_MAX;
+    for (const Changing &value : changing_) key[static_cast<size_t>(value.at)] = UINT64_MAX;
     key.push_back(0);
     return key;
 }
 
-void tpj_glue_call::float_offsets(bool floating) {
+void tpj_glue_call::float_values(bool floating) {
     operands_.resize(operands_.size() - static_cast<size_t>(n_floating_));
-    n_floating_ = floating ? static_cast<int>(offset_words_.size()) : 0;
-    for (int i = 0; i < n_floating_; i++)
-        operands_.push_back(number_operand(static_cast<int64_t>(key_[static_cast<size_t>(offset_words_[static_cast<size_t>(i)])]), false));
+    n_floating_ = floating ? static_cast<int>(changing_.size()) : 0;
+    for (int i = 0; i < n_floating_; i++) {
+        const Changing &value = changing_[static_cast<size_t>(i)];
+        const uint64_t bits = key_[static_cast<size_t>(value.at)];
+        double real;
+        std::memcpy(&real, &bits, sizeof real);
+        operands_.push_back(value.kind == TPJ_NUMBER_INT ? number_operand(static_cast<int64_t>(bits), false) : number_operand(real, 0, false));
+    }
 }
 
 /* ---- the graph of a miss ---- */
@@ -258,7 +275,7 @@ struct GraphWriter {
     const c10::SmallVectorImpl<tpj_operand> &operands;
     const c10::SmallVectorImpl<const at::Tensor *> &tensors;
     const c10::SmallVectorImpl<int> &aliases;
-    int next_offset = 0; /* 1 + the input of the next view's offset; 0: offsets are fixed */
+    int next_floating = 0; /* 1 + the input of the next value that floats; 0: none does */
     std::vector<std::vector<tpj_ref>> refs{};
     std::vector<std::vector<int64_t>> integers{};
     std::vector<std::vector<double>> numbers{};
@@ -280,8 +297,8 @@ struct GraphWriter {
             input.type.rank = tpj_storage_base(storage, &input.type.dtype, dims);
             input.type.dims = dims;
             view = {dtype_of(tensor), static_cast<int>(sizes.size()), sizes.data(), strides.data(), tensor.storage_offset(),
-                    next_offset, tensor.is_conj(), tensor.is_neg()};
-            if (next_offset > 0) next_offset++;
+                    next_floating, tensor.is_conj(), tensor.is_neg()};
+            if (next_floating > 0) next_floating++;
             input.view = &view;
         }
         tpj_ref ref;
@@ -371,7 +388,12 @@ struct GraphWriter {
     tpj_arg argument(const c10::IValue &value, const tpj_param &param) {
         tpj_arg arg{};
         if (value.isNone()) return arg;
-        const bool runs = (param.kind == TPJ_PARAM_SCALAR && !param.baked) || param.kind == TPJ_PARAM_RUN_FLOAT;
+        const bool runs = (param.kind == TPJ_PARAM_SCALAR && !param.baked && !param.floats) || param.kind == TPJ_PARAM_RUN_FLOAT;
+        if (next_floating > 0 && floats(param, value)) {
+            arg.kind = TPJ_ARG_VALUE;
+            arg.value = {TPJ_INPUT, next_floating++ - 1};
+            return arg;
+        }
         if (param.kind == TPJ_PARAM_GENERATOR) return arg;
         if (param.kind == TPJ_PARAM_TENSOR || runs) {
             if (value.isList()) return values(value, runs);
@@ -401,11 +423,12 @@ tpj_graph *tpj_glue_call::make_graph(const char *file, int line) const {
     }
     TORCH_INTERNAL_ASSERT(writer.next == n_own, op_.name, " gave ", n_own, " operands and wrote ", writer.next);
     for (int i = 0; i < n_floating_; i++) {
-        tpj_input offset{};
-        tpj_ref offset_ref;
-        offset.kind = TPJ_INPUT_SCALAR;
-        offset.type.dtype = TPJ_I64;
-        tpj_glue_check(tpj_graph_add_input(graph, &offset, &offset_ref));
+        tpj_input value{};
+        tpj_ref value_ref;
+        value.kind = TPJ_INPUT_SCALAR;
+        value.number = true;
+        value.type.dtype = dtype_of_number(changing_[static_cast<size_t>(i)].kind);
+        tpj_glue_check(tpj_graph_add_input(graph, &value, &value_ref));
     }
     tpj_input random{};
     tpj_ref random_ref;

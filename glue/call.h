@@ -23,12 +23,13 @@ public:
     /* The one-node graph of the call, with written arguments as targets. */
     tpj_graph *make_graph(const char *file, int line) const;
 
-    /* Views whose offset changes (tpj_eager_find_floating). */
-    bool has_offsets() const { return !offset_words_.empty(); }
-    /* The key of the family: the offsets struck out, and room for one more word. */
+    /* What may change from call to call and is baked at first: offsets of views, and parameters of kind I~ and S~
+     * (tpj_eager_find_floating). */
+    bool can_float() const { return !changing_.empty(); }
+    /* The key of the family: those values struck out, and room for one more word. */
     c10::SmallVector<uint64_t, 96> family_key() const;
-    /* Gives the offsets as operands behind the call's own, to the launch and to the graph, or takes them away again. */
-    void float_offsets(bool floating);
+    /* Gives them as operands behind the call's own, to the launch and to the graph, or takes them away again. */
+    void float_values(bool floating);
 
     /* The graph's inputs alone, for a call whose op has no row: the tracer fills in the rest. */
     tpj_graph *make_inputs() const;
@@ -61,8 +62,12 @@ private:
     c10::SmallVector<tpj_operand, 8> operands_;
     c10::SmallVector<const at::Tensor *, 8> tensors_; /* per operand; NULL for numbers */
     c10::SmallVector<int, 4> aliases_;                /* per operand, as tpj_input.alias; empty when nothing is written */
-    c10::SmallVector<int, 4> offset_words_;           /* where the offsets of views stand in the key */
-    int n_floating_ = 0;                              /* offsets at the end of operands_ */
+    struct Changing {
+        int at; /* where the value stands in the key */
+        tpj_number_kind kind;
+    };
+    c10::SmallVector<Changing, 4> changing_; /* in the order in which they are read */
+    int n_floating_ = 0;                     /* of them, those at the end of operands_ */
     std::vector<at::Tensor> kept_;                    /* index tensors that were moved to the device */
 };
 

@@ -32,8 +32,8 @@ using Storages = c10::SmallVector<tpj_storage *, 8>;
     tpj_glue_throw(status);
 }
 
-/* Compiles a call that was not seen before. */
-C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, const c10::SmallVectorImpl<uint64_t> &key, bool count_only,
+/* Compiles a call that was not seen before. NULL where a form with floating values cannot be had. */
+C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, const c10::SmallVectorImpl<uint64_t> &key, bool floating, bool count_only,
                                   const std::vector<int64_t> &sizes) {
     std::string file;
     int line = 0;
@@ -43,26 +43,27 @@ C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, const c10::SmallVec
     tpj_program *program = nullptr;
     tpj_status *status = tpj_eager_compile(key.data(), static_cast<int>(key.size()), call.device(), graph.get(),
                                            count_only, sizes.data(), static_cast<int>(sizes.size()), &program);
-    if (status != nullptr) throw_at_line(status, file, line);
+    if (status != nullptr && !floating) throw_at_line(status, file, line);
+    tpj_status_destroy(status);
     return program;
 }
 
-/* A call that was not seen with these offsets of its views; perhaps with others. */
+/* A call that was not seen with these values, perhaps with others: views whose offset changes, for instance. */
 C10_NOINLINE tpj_program *find_floating(tpj_glue_call &call, bool count_only, const std::vector<int64_t> &sizes) {
     auto family = call.family_key();
     bool floating = false;
-    call.float_offsets(true);
+    call.float_values(true);
     tpj_program *program = tpj_eager_find_floating(family.data(), static_cast<int>(family.size()), call.operands().data(), &floating);
+    if (program == nullptr && floating) program = compile(call, family, true, count_only, sizes);
     if (program != nullptr) return program;
-    if (floating) return compile(call, family, count_only, sizes);
-    call.float_offsets(false);
-    return compile(call, call.key(), count_only, sizes);
+    call.float_values(false);
+    return compile(call, call.key(), false, count_only, sizes);
 }
 
 tpj_program *find_or_compile(tpj_glue_call &call, bool count_only = false, const std::vector<int64_t> &sizes = {}) {
     tpj_program *program = tpj_eager_find(call.key().data(), static_cast<int>(call.key().size()));
     if (C10_LIKELY(program != nullptr)) return program;
-    return call.has_offsets() ? find_floating(call, count_only, sizes) : compile(call, call.key(), count_only, sizes);
+    return call.can_float() ? find_floating(call, count_only, sizes) : compile(call, call.key(), false, count_only, sizes);
 }
 
 bool is_debug_mode() { return tpj_config_eager_mode()[0] == 'd'; }
@@ -111,7 +112,7 @@ C10_NOINLINE tpj_program *find_sized(tpj_glue_call &call) {
         sizes.insert(sizes.end(), found.begin(), found.end());
     }
     call.key().resize(plain_size);
-    call.float_offsets(false);
+    call.float_values(false);
     for (const int64_t size : sizes) call.key().push_back(static_cast<uint64_t>(size));
     return find_or_compile(call, false, sizes);
 }

@@ -31,7 +31,8 @@ the `out=` form (`add.out`) of an op run by its row too.
 
 - **Parameters** are in the notation of `src/ops/ops.h`: `T` tensor, `I` int, `B` bool, `F` float, `D` dtype, `Str`
   string, `M` memory format, `G` generator; `?` may be none, `[]` a list. `S` and `f` are numbers that are given at
-  each run, so that a new value compiles nothing; `S!` is a number that is part of the program.
+  each run, so that a new value compiles nothing; `S!` is a number that is part of the program; `S~` and `I~` are part
+  of it until they are seen to change, and given at each run from then on.
 - **Strides** says how the results lie in memory: *contiguous*; *pointwise*, the order of the operands as PyTorch's
   TensorIterator decides it; *self*, as the first operand; *channels_last*, where the operands suggest it;
   *memory_format*, what the argument asks for.

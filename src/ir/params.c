@@ -56,6 +56,7 @@ bool tpj_param_next(const char **cursor, tpj_param *out_param) {
     *out_param = (tpj_param){0};
     if (*at == '\0' || !take_kind(&at, out_param)) return false;
     out_param->baked = take(&at, "!");
+    out_param->floats = take(&at, "~");
     bool optional = take(&at, "?");
     out_param->list = take(&at, "[]");
     out_param->holes = optional && out_param->list;
@@ -118,6 +119,7 @@ static bool accepts_list(const tpj_param *param, const tpj_arg *arg) {
 bool tpj_param_accepts(const tpj_param *param, const tpj_arg *arg) {
     if (arg->kind == TPJ_ARG_NONE) return param->optional;
     if (param->list) return accepts_list(param, arg);
+    if (param->floats && arg->kind == TPJ_ARG_VALUE) return true;
     switch (param->kind) {
         case TPJ_PARAM_TENSOR: return arg->kind == TPJ_ARG_VALUE;
         case TPJ_PARAM_INT:

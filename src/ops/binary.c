@@ -188,7 +188,11 @@ static void emit_pow_number(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_dtype dtype = tpj_promote(e, "self", "exponent", NULL), kind = tpj_scalar_dtype(e, "exponent");
     tpj_value *x = tpj_in_as(e, "self", tpj_compute_dtype(dtype)), *y = NULL;
-    if (!tpj_dtype_is_complex(kind)) {
+    if (!tpj_is_constant(e, "exponent") && tpj_dtype_is_integral(dtype)) {
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "an exponent has to be known not to be negative");
+        return;
+    }
+    if (tpj_is_constant(e, "exponent") && !tpj_dtype_is_complex(kind)) {
         double exponent = tpj_float(e, "exponent", 1);
         if (tpj_dtype_is_integral(dtype) && exponent < 0) {
             tpj_fail(e, TPJ_RUNTIME, "Integers to negative integer powers are not allowed.");
@@ -529,7 +533,7 @@ const tpj_op_def tpj_ops_binary[] = {
     TENSORS("fmod.Tensor", emit_fmod),
     NUMBER_RIGHT("fmod.Scalar", emit_fmod),
     ROW("pow.Tensor_Tensor", "T self, T exponent", emit_pow),
-    ROW("pow.Tensor_Scalar", "T self, S! exponent", emit_pow_number),
+    ROW("pow.Tensor_Scalar", "T self, S~ exponent", emit_pow_number),
     ROW("pow.Scalar", "S self, T exponent", emit_pow),
     TENSORS("atan2", emit_float, .hlo = "atan2"),
     TENSORS("hypot", emit_hypot),

@@ -17,6 +17,8 @@
  *     B bool   B? B[]   F float, baked   F?   F[]   D dtype   D?   Str string   Str?
  *     S number given at run time (alpha, clamp bounds, fill value, learning rate): an operand, so that it never recompiles
  *     S?  S[]   S! number baked into the program (read with tpj_number)   f float given at run time (an operand, as S)
+ *     I~  S~  baked at first; where the value is seen to change from call to call, an operand (tpj_is_constant tells, and
+ *         tpj_scalar reads both). An emitter that needs the value after all fails the op, which is then compiled for it.
  *     G generator (the state becomes an operand)   M memory format? (int, -1 when absent)
  * Arguments left out (layout, device, pin_memory, non_blocking, ..) have no influence on the program.
  */
@@ -70,7 +72,7 @@ tpj_type tpj_in_type(tpj_emit *e, const char *name);
 /* Tensor list: n values in the builder's arena, NULL for holes. _as converts each. */
 tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n);
 bool tpj_has(tpj_emit *e, const char *name); /* the argument is there and not None */
-bool tpj_is_constant(tpj_emit *e, const char *name); /* the number of kind S or f is known: read with tpj_int, tpj_float */
+bool tpj_is_constant(tpj_emit *e, const char *name); /* the number of kind S, f, I~ or S~ is known: read with tpj_int, tpj_float */
 int64_t tpj_int(tpj_emit *e, const char *name, int64_t when_none);
 double tpj_float(tpj_emit *e, const char *name, double when_none); /* kinds F and S! */
 bool tpj_bool(tpj_emit *e, const char *name, bool when_none);

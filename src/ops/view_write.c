@@ -31,6 +31,26 @@ static bool same_shape(tpj_emit *e, const tpj_value *src, int rank, const int64_
     return false;
 }
 
+/* The target with src, `step` apart, from a position of `dim` that is given at run time and may be negative. */
+static void write_at(tpj_emit *e, tpj_value *target, tpj_value *src, int dim, const char *name, int64_t step) {
+    tpj_hlo *h = tpj_builder(e);
+    int rank = target->type.rank;
+    int64_t size = hlo_dim(target, dim), *interior = hlo_dims(h, rank), *zeros = hlo_dims(h, rank);
+    tpj_dtype dtype = tpj_index_dtype(size);
+    tpj_value **starts = TPJ_ARENA_ARRAY(hlo_arena(h), tpj_value *, rank), *start = tpj_scalar(e, name, dtype);
+    if (starts == NULL || interior == NULL || zeros == NULL) return;
+    if (step > 1 && tpj_row(e)->variant == INTO_SELF) {
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "a slice with steps needs a start that is known");
+        return;
+    }
+    interior[dim] = step - 1;
+    if (step > 1) src = hlo_pad(h, src, hlo_number(h, src->type.dtype, 0), zeros, zeros, interior);
+    tpj_value *wrapped = hlo_add(h, start, hlo_integer(h, dtype, size));
+    for (int d = 0; d < rank; d++) starts[d] = hlo_integer(h, dtype, 0);
+    starts[dim] = hlo_select(h, hlo_compare(h, "LT", start, starts[dim]), wrapped, start);
+    tpj_out(e, hlo_dynamic_update_slice(h, target, src, starts)); /* which clamps the start as a slice does */
+}
+
 static void emit_slice_write(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *target, *src;
@@ -40,12 +60,17 @@ static void emit_slice_write(tpj_emit *e) {
         tpj_fail(e, TPJ_RUNTIME, "slice() cannot be applied to a 0-dim tensor.");
         return;
     }
-    int64_t size = hlo_dim(target, dim), start = tpj_int(e, "start", 0), end = tpj_int(e, "end", size);
-    int64_t step = tpj_int(e, "step", 1);
+    int64_t step = tpj_int(e, "step", 1), size = hlo_dim(target, dim);
     if (step <= 0) {
         tpj_fail(e, TPJ_RUNTIME, "slice step must be positive");
         return;
     }
+    if (tpj_has(e, "start") && !tpj_is_constant(e, "start")) {
+        int64_t n = src->type.rank == rank ? hlo_dim(src, dim) : 0;
+        if (same_shape(e, src, rank, tpj_dims_with(h, target, dim, n))) write_at(e, target, src, dim, "start", step);
+        return;
+    }
+    int64_t start = tpj_int(e, "start", 0), end = tpj_int(e, "end", size);
     int64_t n = tpj_slice_bounds(&start, &end, step, size);
     if (!same_shape(e, src, rank, tpj_dims_with(h, target, dim, n))) return;
     if (tpj_row(e)->variant == INTO_ZEROS && n > 0) { /* one pad, for XLA to fuse */
@@ -68,19 +93,23 @@ static void emit_select_write(tpj_emit *e) {
         tpj_fail(e, TPJ_INDEX, "select() cannot be applied to a 0-dim tensor.");
         return;
     }
-    int64_t size = hlo_dim(target, dim), index = tpj_int(e, "index", 0);
+    int64_t size = hlo_dim(target, dim), *dims = hlo_dims(h, rank);
+    for (int d = 0, k = 0; d < rank; d++) {
+        if (d != dim) dims[k++] = target->type.dims[d];
+    }
+    if (!same_shape(e, src, rank - 1, dims)) return;
+    src = hlo_unsqueeze(h, src, dim);
+    if (!tpj_is_constant(e, "index")) {
+        write_at(e, target, src, dim, "index", 1);
+        return;
+    }
+    int64_t index = tpj_int(e, "index", 0);
     if (index < -size || index >= size) {
         tpj_fail(e, TPJ_INDEX, "select(): index %lld out of range for tensor of size %lld at dimension %d",
                  (long long)index, (long long)size, dim);
         return;
     }
     if (index < 0) index += size;
-    int64_t *dims = hlo_dims(h, rank);
-    for (int d = 0, k = 0; d < rank; d++) {
-        if (d != dim) dims[k++] = target->type.dims[d];
-    }
-    if (!same_shape(e, src, rank - 1, dims)) return;
-    src = hlo_unsqueeze(h, src, dim);
     if (tpj_row(e)->variant == INTO_ZEROS) {
         tpj_out(e, hlo_pad_dim(h, src, hlo_number(h, src->type.dtype, 0), dim, index, size - 1 - index));
         return;
@@ -202,11 +231,11 @@ const tpj_op_def tpj_ops_view_write[] = {{.name = "slice_scatter",
                                           .params = "T self, T src, I[] size, I[] stride, I? storage_offset=None",
                                           .emit = emit_as_strided_scatter},
                                          {.name = "slice_backward",
-                                          .params = "T grad_output, I[] input_sizes, I dim, I start, I end, I step",
+                                          .params = "T grad_output, I[] input_sizes, I dim, I~ start, I~ end, I step",
                                           .emit = emit_slice_write,
                                           .variant = INTO_ZEROS},
                                          {.name = "select_backward",
-                                          .params = "T grad_output, I[] input_sizes, I dim, I index",
+                                          .params = "T grad_output, I[] input_sizes, I dim, I~ index",
                                           .emit = emit_select_write,
                                           .variant = INTO_ZEROS},
                                          {.name = "diagonal_backward",

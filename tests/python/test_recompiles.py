@@ -40,7 +40,6 @@ X = torch.linspace(0.1, 2.0, 12).view(3, 4)
         lambda x, v: x * v,
         lambda x, v: x / v,
         lambda x, v: v / x,
-        lambda x, v: x.pow(v),
         lambda x, v: v**x,
         lambda x, v: torch.add(x, x, alpha=v),
         lambda x, v: torch.addcmul(x, x, x, value=v),
@@ -58,11 +57,7 @@ X = torch.linspace(0.1, 2.0, 12).view(3, 4)
         lambda x, v: torch.tensor([v, v], device=x.device) * 2,
         lambda x, v: torch.tensor(v, device=x.device) * x,
         lambda x, v: x * torch.tensor(v),
-        lambda x, v: nn.functional.leaky_relu(x, v),
-        lambda x, v: nn.functional.elu(x, v),
-        lambda x, v: nn.functional.softplus(x, v),
         lambda x, v: nn.functional.dropout(x, min(v, 0.9)),
-        lambda x, v: nn.functional.layer_norm(x, (4,), eps=v),
         lambda x, v: torch.addmm(x[:, :3], x, x.t(), beta=v, alpha=v),
         lambda x, v: x.index_fill(0, torch.tensor([0], device=x.device), v),
         lambda x, v: x.clone().uniform_(0, v),
@@ -73,7 +68,6 @@ X = torch.linspace(0.1, 2.0, 12).view(3, 4)
         lambda x, v: torch.remainder(x, v),
         lambda x, v: torch.fmod(x, v),
         lambda x, v: x.clone().zero_().add_(v),
-        lambda x, v: torch.nan_to_num(x, v),
         lambda x, v: x.__setitem__((0, slice(None)), v),
         lambda x, v: x.__setitem__(x > 1.5, v),
     ],
@@ -81,6 +75,19 @@ X = torch.linspace(0.1, 2.0, 12).view(3, 4)
 def test_numbers(operation):
     x = X.to(DEVICE)
     steady(lambda v: operation(x, v), [0.5, 0.25], [0.1, 0.2, 1e-8, 1.5, 3.0])
+
+
+def test_exponents():
+    """Squares and roots have programs of their own; from the third other exponent on, it is an operand."""
+    x = X.to(DEVICE)
+    for v in (2, 3, 0.5, -1, 0.3, 0.7, 0.1, 0.9, 2.25, 11):
+        torch.testing.assert_close((x**v).cpu(), X**v)
+    steady(lambda v: x**v, [], [0.2, 0.4, 1e-8, 2.7, -0.3])
+    integers = torch.arange(1, 5, device=DEVICE)
+    for v in range(9, 14):
+        assert (integers**v).tolist() == (torch.arange(1, 5) ** v).tolist()
+    with pytest.raises(RuntimeError, match="negative integer powers"):
+        integers**-9
 
 
 def test_values_are_right_all_the_same():
@@ -261,7 +268,8 @@ def test_gradients_of_slices():
 
     def gradient(device, t):
         leaf = x.clone().to(device).requires_grad_()
-        (leaf[t] * leaf[:, 2].sum() + leaf[t : t + 1, 1:3].sum()).sum().backward()
+        rows = leaf[t] * leaf[:, 2].sum() + leaf[t : t + 1, 1:3].sum() + leaf.select(0, t - 12) * leaf[t - 12 : (t - 11) or None].sum()
+        rows.sum().backward()
         return leaf.grad
 
     for t in (0, 4, 11):
