@@ -33,17 +33,18 @@ typedef struct tpj_emit tpj_emit; /* one op being emitted: its arguments, the bu
 /* Strides of the result, decided as PyTorch's CPU kernels do from the operands' strides. */
 typedef enum tpj_layout {
     TPJ_LAYOUT_CONTIGUOUS = 0,
-    TPJ_LAYOUT_POINTWISE,     /* TensorIterator: the dimension order of the operands, the first deciding */
-    TPJ_LAYOUT_SELF,          /* preserve_format of the first tensor argument (empty_like), for all results of its shape */
+    TPJ_LAYOUT_POINTWISE, /* TensorIterator: the dimension order of the operands, the first deciding */
+    TPJ_LAYOUT_SELF,      /* preserve_format of the first tensor argument (empty_like), for all results of its shape */
     TPJ_LAYOUT_CHANNELS_LAST, /* channels_last when the first tensor argument (or the weight) suggests it: conv, pooling, .. */
-    TPJ_LAYOUT_MEMORY_FORMAT  /* the argument memory_format, else preserve_format of self (clone, _to_copy, *_like) */
+    TPJ_LAYOUT_MEMORY_FORMAT /* the argument memory_format, else preserve_format of self (clone, _to_copy, *_like) */
 } tpj_layout;
 
 enum {
-    TPJ_OP_RANDOM = 1,    /* draws from the generator */
-    TPJ_OP_SIZED = 2,     /* data-dependent: `count` runs first, its number is read, then `emit` with tpj_size */
-    TPJ_OP_FACTORY = 4,   /* makes tensors from no tensor: the device comes from the call */
-    TPJ_OP_SAME_DTYPE = 8 /* in-place: the result is converted to the target's dtype whatever it is (copy_, eq_). Others fail
+    TPJ_OP_RANDOM = 1,  /* draws from the generator */
+    TPJ_OP_SIZED = 2,   /* data-dependent: `count` runs first, its number is read, then `emit` with tpj_size */
+    TPJ_OP_FACTORY = 4, /* makes tensors from no tensor: the device comes from the call */
+    TPJ_OP_SAME_DTYPE =
+        8 /* in-place: the result is converted to the target's dtype whatever it is (copy_, eq_). Others fail
                              where the target's dtype cannot hold the result's ("result type Float can't be cast ..") */
 };
 
@@ -52,9 +53,9 @@ struct tpj_op_def {
     const char *params; /* see above */
     void (*emit)(tpj_emit *e);
     void (*count)(tpj_emit *e); /* TPJ_OP_SIZED: emits one I64 scalar (or I64[n]: read with tpj_size(e, i)) */
-    const char *writes;         /* "running_mean, running_var": results after the schema's own go back into these arguments,
+    const char *writes; /* "running_mean, running_var": results after the schema's own go back into these arguments,
                                    for the few ops that update an argument which their schema does not mark */
-    const char *hlo;            /* for emitters that serve many rows: the StableHLO or CHLO op, a direction, a kind */
+    const char *hlo;    /* for emitters that serve many rows: the StableHLO or CHLO op, a direction, a kind */
     tpj_layout layout;
     unsigned flags;
     int variant; /* for emitters that serve many rows */
@@ -72,13 +73,14 @@ tpj_type tpj_in_type(tpj_emit *e, const char *name);
 /* Tensor list: n values in the builder's arena, NULL for holes. _as converts each. */
 tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n);
 bool tpj_has(tpj_emit *e, const char *name); /* the argument is there and not None */
-bool tpj_is_constant(tpj_emit *e, const char *name); /* the number of kind S, f, I~ or S~ is known: read with tpj_int, tpj_float */
+bool tpj_is_constant(tpj_emit *e,
+                     const char *name); /* the number of kind S, f, I~ or S~ is known: read with tpj_int, tpj_float */
 int64_t tpj_int(tpj_emit *e, const char *name, int64_t when_none);
 double tpj_float(tpj_emit *e, const char *name, double when_none); /* kinds F and S! */
 bool tpj_bool(tpj_emit *e, const char *name, bool when_none);
 tpj_dtype tpj_dtype_of(tpj_emit *e, const char *name, tpj_dtype when_none);
 const char *tpj_string(tpj_emit *e, const char *name, const char *when_none);
-const int64_t *tpj_ints(tpj_emit *e, const char *name, int *out_n);    /* n = -1 and NULL for None */
+const int64_t *tpj_ints(tpj_emit *e, const char *name, int *out_n); /* n = -1 and NULL for None */
 const double *tpj_floats(tpj_emit *e, const char *name, int *out_n);
 const bool *tpj_bools(tpj_emit *e, const char *name, int *out_n);
 /* Kinds S and f: a rank-0 operand in the dtype wanted; NULL for None. */
@@ -125,10 +127,12 @@ tpj_value *tpj_random_normal(tpj_emit *e, tpj_dtype dtype, int rank, const int64
 tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool wrap);
 
 /* ---- the families: each file ends with its array, closed by an empty row ---- */
-#define TPJ_OP_FAMILIES(X)                                                                                              \
-    X(unary) X(binary) X(compare) X(cast) X(reduce) X(scan) X(sort) X(matmul) X(conv) X(pool) X(upsample) X(linalg)     \
-    X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) X(sized) X(embedding) X(scatter) X(view)       \
-    X(view_write) X(shape) X(pad) X(create) X(random) X(distribution) X(histogram) X(optim) X(foreach) X(rnn)
+#define TPJ_OP_FAMILIES(X)                                                                                             \
+    X(unary)                                                                                                           \
+    X(binary) X(compare) X(cast) X(reduce) X(scan) X(sort) X(matmul) X(distance) X(conv) X(pool) X(upsample) X(linalg) \
+        X(lu) X(qr) X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) X(sized) X(embedding)        \
+            X(scatter) X(view) X(view_write) X(shape) X(pad) X(create) X(random) X(distribution) X(histogram) X(optim) \
+                X(foreach) X(rnn)
 #define TPJ_OP_FAMILY_DECLARATION(family) extern const tpj_op_def tpj_ops_##family[];
 TPJ_OP_FAMILIES(TPJ_OP_FAMILY_DECLARATION)
 #undef TPJ_OP_FAMILY_DECLARATION
