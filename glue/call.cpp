@@ -5,6 +5,7 @@
 #include <ATen/ops/to_native.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -229,13 +230,27 @@ void tpj_glue_call::decide_device() {
 /* Which operands are one buffer. Only where something is written: a buffer that is donated must be given once. */
 void tpj_glue_call::read_aliases() {
     if (op_.written.empty() || op_.form == tpj_glue_form::out) return;
-    aliases_.assign(operands_.size(), 0);
-    for (size_t i = 1; i < operands_.size(); i++)
-        for (size_t k = 0; k < i && operands_[i].storage != nullptr && aliases_[i] == 0; k++)
-            if (operands_[k].storage == operands_[i].storage) {
-                aliases_[i] = static_cast<int>(k) + 1;
-                key_.push_back(word(other, i << 24 | k));
-            }
+    constexpr size_t few = 16; /* more (an optimizer's lists) are sorted, not compared one by one */
+    const size_t n = operands_.size();
+    aliases_.assign(n, 0);
+    if (n <= few) {
+        for (size_t i = 1; i < n; i++)
+            for (size_t k = 0; k < i && operands_[i].storage != nullptr && aliases_[i] == 0; k++)
+                if (operands_[k].storage == operands_[i].storage) aliases_[i] = static_cast<int>(k) + 1;
+    } else {
+        std::vector<std::pair<const tpj_storage *, int>> order;
+        for (size_t i = 0; i < n; i++)
+            if (operands_[i].storage != nullptr) order.emplace_back(operands_[i].storage, static_cast<int>(i));
+        std::sort(order.begin(), order.end());
+        for (size_t i = 1, first = 0; i < order.size(); i++) {
+            if (order[i].first != order[first].first)
+                first = i;
+            else
+                aliases_[static_cast<size_t>(order[i].second)] = order[first].second + 1;
+        }
+    }
+    for (size_t i = 1; i < n; i++)
+        if (aliases_[i] != 0) key_.push_back(word(other, i << 24 | static_cast<size_t>(aliases_[i])));
 }
 
 void tpj_glue_call::read() {
