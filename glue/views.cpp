@@ -6,6 +6,7 @@
 #include <ATen/ops/alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -71,6 +72,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
     library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
     library.impl("resize_", TORCH_FN(resize_));
+    library.impl("is_set_to", TORCH_FN(at::native::is_set_to));
     library.impl("set_.source_Tensor", TORCH_FN(set_to_tensor));
     library.impl("set_.source_Storage", TORCH_FN(set_to_storage));
     library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_to_part));

@@ -556,6 +556,22 @@ def test_views_keep_their_base_in_view_after_synchronisation():
     assert view[3, 0].item() == 2
 
 
+def test_what_is_the_same_tensor():
+    x = torch.arange(6.0, device=DEVICE)
+    assert x.is_set_to(x) and x.is_set_to(x[:]) and not x.is_set_to(x[1:]) and not x.is_set_to(x.clone())
+    assert torch.equal(x, x.clone()) and not torch.equal(x, x + 1) and not torch.equal(x, x[1:])
+    assert torch.equal(x[:0], x[3:3]) and torch.equal(x[::2], x.view(3, 2)[:, 0])
+    nan = torch.tensor([float("nan")], device=DEVICE)
+    assert torch.equal(nan, nan) == torch.equal(nan.cpu(), nan.cpu())
+    with pytest.raises(RuntimeError, match="data type"):
+        torch.equal(x, x.double())
+    with pytest.raises(RuntimeError, match="device"):
+        torch.equal(x, x.cpu())
+    z = torch.complex(x, x)
+    assert torch.equal(z.conj(), torch.complex(x, -x)) and torch.equal(z.clone().conj_physical_(), z.conj())
+    assert "aten::equal" not in torch.tpu.fallbacks()
+
+
 def test_addresses():
     x = torch.empty(10, device=DEVICE)
     y = torch.empty(10, device=DEVICE)
