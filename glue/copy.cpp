@@ -4,7 +4,6 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/eq.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -131,21 +130,10 @@ at::Scalar local_scalar(const at::Tensor &self) {
     return value;
 }
 
-/* A bool is no result of a program: it is read. */
-bool equal(const at::Tensor &self, const at::Tensor &other) {
-    TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but found at least two devices, ",
-                self.device(), " and ", other.device(), "! (argument other of equal)");
-    TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(), " but got data type ",
-                other.scalar_type(), " for argument 'other' in call to equal");
-    if (self.sizes() != other.sizes()) return false;
-    return self.numel() == 0 || at::eq(self, other).all().item<bool>();
-}
-
 } // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     library.impl("_copy_from", TORCH_FN(copy_from));
     library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
     library.impl("_local_scalar_dense", TORCH_FN(local_scalar));
-    library.impl("equal", TORCH_FN(equal));
 }
