@@ -11,8 +11,8 @@
 namespace {
 
 void check_options(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
-    TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided, "the tpu device has strided tensors only, not ",
-                                c10::layout_or_default(layout));
+    TORCH_CHECK_NOT_IMPLEMENTED(c10::layout_or_default(layout) == at::kStrided,
+                                "the tpu device has strided tensors only, not ", c10::layout_or_default(layout));
     TORCH_CHECK(!c10::pinned_memory_or_default(pin_memory), "Only dense CPU tensors can be pinned");
 }
 
@@ -29,21 +29,25 @@ void declare_base(const at::Tensor &tensor) {
 }
 
 at::Tensor empty(at::IntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout> layout,
-                 std::optional<at::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
+                 std::optional<at::Device> device, std::optional<bool> pin_memory,
+                 std::optional<at::MemoryFormat> format) {
     check_options(layout, pin_memory);
     const c10::DeviceGuard guard(tpj_glue_device(tpj_glue_device_index(c10::device_or_default(device).index())));
     dtype_of(c10::dtype_or_default(type)); /* TypeError for what the device does not have */
-    at::Tensor tensor = at::detail::empty_generic(sizes, tpj_glue_allocator(), tpj_glue_keys, c10::dtype_or_default(type), format);
+    at::Tensor tensor =
+        at::detail::empty_generic(sizes, tpj_glue_allocator(), tpj_glue_keys, c10::dtype_or_default(type), format);
     declare_base(tensor);
     return tensor;
 }
 
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::optional<at::ScalarType> type,
-                         std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
+                         std::optional<at::Layout> layout, std::optional<at::Device> device,
+                         std::optional<bool> pin_memory) {
     check_options(layout, pin_memory);
     const c10::DeviceGuard guard(tpj_glue_device(tpj_glue_device_index(c10::device_or_default(device).index())));
     dtype_of(c10::dtype_or_default(type));
-    at::Tensor tensor = at::detail::empty_strided_generic(sizes, strides, tpj_glue_allocator(), tpj_glue_keys, c10::dtype_or_default(type));
+    at::Tensor tensor = at::detail::empty_strided_generic(sizes, strides, tpj_glue_allocator(), tpj_glue_keys,
+                                                          c10::dtype_or_default(type));
     declare_base(tensor);
     return tensor;
 }
@@ -52,7 +56,8 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
 at::Tensor efficient_zeros(at::IntArrayRef sizes, std::optional<at::ScalarType> type, std::optional<at::Layout> layout,
                            std::optional<at::Device> device, std::optional<bool> pin_memory) {
     check_options(layout, pin_memory);
-    at::native::ZeroTensorAllocator allocator(tpj_glue_device(tpj_glue_device_index(c10::device_or_default(device).index())));
+    at::native::ZeroTensorAllocator allocator(
+        tpj_glue_device(tpj_glue_device_index(c10::device_or_default(device).index())));
     const auto keys = tpj_glue_keys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
     return at::detail::empty_generic(sizes, &allocator, keys, c10::dtype_or_default(type), std::nullopt);
 }

@@ -1,8 +1,8 @@
 /* The CPU as the last resort: counted, warned of once per op, and an error where the user asked for one. */
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/empty.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <mutex>
 #include <unordered_map>
@@ -42,12 +42,18 @@ void report(const tpj_glue_op &op) {
     const std::string mode = tpj_config_fallback();
     const std::string name = "aten::" + op.name;
     const auto &full = op.handle.operator_name();
-    const std::string shown = full.name.rfind("aten::", 0) == 0 ? name : full.name + (full.overload_name.empty() ? "" : "." + full.overload_name);
-    TORCH_CHECK_NOT_IMPLEMENTED(mode != "error", shown, " has no kernel for the tpu device, and running it on the CPU is turned off "
-                                "(TORCH_PJRT_FALLBACK=error, torch.tpu.config.fallback). Set it to \"warn\" to let it run there");
+    const std::string shown = full.name.rfind("aten::", 0) == 0
+                                  ? name
+                                  : full.name + (full.overload_name.empty() ? "" : "." + full.overload_name);
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        mode != "error", shown,
+        " has no kernel for the tpu device, and running it on the CPU is turned off "
+        "(TORCH_PJRT_FALLBACK=error, torch.tpu.config.fallback). Set it to \"warn\" to let it run there");
     if (count_fallback(shown) && mode == "warn")
-        TORCH_WARN(shown, " has no kernel for the tpu device and runs on the CPU: its operands are copied there and its results back. "
-                          "torch.tpu.fallbacks() counts such calls; TORCH_PJRT_FALLBACK=silent turns this warning off, =error makes it an error.");
+        TORCH_WARN(shown, " has no kernel for the tpu device and runs on the CPU: its operands are copied there and "
+                          "its results back. "
+                          "torch.tpu.fallbacks() counts such calls; TORCH_PJRT_FALLBACK=silent turns this warning off, "
+                          "=error makes it an error.");
 }
 
 /* The arguments of a call as the CPU sees them, and the device to come back to. */
@@ -63,12 +69,14 @@ public:
     /* Results that are written go back to where they came from. */
     void copy_back(const tpj_glue_op &op, const std::vector<c10::IValue> &moved) const {
         for (const int written : op.written) {
-            const c10::IValue &before = originals_[static_cast<size_t>(written)], &after = moved[static_cast<size_t>(written)];
+            const c10::IValue &before = originals_[static_cast<size_t>(written)],
+                              &after = moved[static_cast<size_t>(written)];
             if (before.isTensor()) {
                 write_back(before.toTensor(), after.toTensor());
             } else if (before.isList()) {
                 for (size_t k = 0; k < before.toListRef().size(); k++)
-                    if (before.toListRef()[k].isTensor()) write_back(before.toListRef()[k].toTensor(), after.toListRef()[k].toTensor());
+                    if (before.toListRef()[k].isTensor())
+                        write_back(before.toListRef()[k].toTensor(), after.toListRef()[k].toTensor());
             }
         }
     }
@@ -77,7 +85,8 @@ public:
         if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(value.toTensor().to(device())) : value;
         if (value.isTensorList()) {
             c10::List<at::Tensor> list;
-            for (const at::Tensor &tensor : value.toTensorVector()) list.push_back(tensor.defined() ? tensor.to(device()) : tensor);
+            for (const at::Tensor &tensor : value.toTensorVector())
+                list.push_back(tensor.defined() ? tensor.to(device()) : tensor);
             return list;
         }
         return value;
@@ -113,7 +122,8 @@ private:
                 list.push_back(tensor ? std::optional<at::Tensor>(to_cpu(*tensor)) : std::nullopt);
             value = list;
         } else if (value.isDevice()) {
-            if (value.toDevice().is_privateuseone()) device_ = tpj_glue_device(tpj_glue_device_index(value.toDevice().index()));
+            if (value.toDevice().is_privateuseone())
+                device_ = tpj_glue_device(tpj_glue_device_index(value.toDevice().index()));
             value = c10::Device(at::kCPU);
         } else if (value.isGenerator()) {
             value = cpu_generator(value.toGenerator());
@@ -161,7 +171,8 @@ int tpj_glue_fallbacks_count(void) {
 
 const char *tpj_glue_fallbacks_name(int i) {
     const std::lock_guard<std::mutex> lock(fallbacks().mutex);
-    return i >= 0 && static_cast<size_t>(i) < fallbacks().names.size() ? fallbacks().names[static_cast<size_t>(i)] : nullptr;
+    return i >= 0 && static_cast<size_t>(i) < fallbacks().names.size() ? fallbacks().names[static_cast<size_t>(i)]
+                                                                       : nullptr;
 }
 
 int64_t tpj_glue_fallbacks_calls(int i) {

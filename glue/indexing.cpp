@@ -9,7 +9,8 @@ namespace {
 bool is_mask(const at::Tensor &index) { return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte; }
 
 /* One index per indexed dimension; a mask of rank r stands for r of them. */
-c10::List<std::optional<at::Tensor>> expand_indices(const at::Tensor &self, const c10::List<std::optional<at::Tensor>> &indices) {
+c10::List<std::optional<at::Tensor>> expand_indices(const at::Tensor &self,
+                                                    const c10::List<std::optional<at::Tensor>> &indices) {
     c10::List<std::optional<at::Tensor>> expanded;
     for (const std::optional<at::Tensor> &entry : indices) {
         if (!entry.has_value() || !entry->defined()) {
@@ -33,8 +34,8 @@ c10::List<std::optional<at::Tensor>> expand_indices(const at::Tensor &self, cons
         const at::Tensor positions = index.nonzero();
         for (int64_t k = 0; k < index.dim(); k++) expanded.push_back(positions.select(1, k));
     }
-    TORCH_CHECK_INDEX(static_cast<int64_t>(expanded.size()) <= self.dim(), "too many indices for tensor of dimension ", self.dim(),
-                      " (got ", expanded.size(), ")");
+    TORCH_CHECK_INDEX(static_cast<int64_t>(expanded.size()) <= self.dim(), "too many indices for tensor of dimension ",
+                      self.dim(), " (got ", expanded.size(), ")");
     return expanded;
 }
 
@@ -42,7 +43,8 @@ bool needs_work(const c10::List<std::optional<at::Tensor>> &indices, const at::T
     if (static_cast<int64_t>(indices.size()) > self.dim()) return true; /* to raise */
     for (const std::optional<at::Tensor> &index : indices)
         if (index.has_value() && index->defined() &&
-            (!(index->scalar_type() == at::kLong || index->scalar_type() == at::kInt) || index->device() != self.device()))
+            (!(index->scalar_type() == at::kLong || index->scalar_type() == at::kInt) ||
+             index->device() != self.device()))
             return true;
     return false;
 }

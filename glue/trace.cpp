@@ -51,7 +51,8 @@ struct RequestWriter {
             json += "null";
             return;
         }
-        json += "{\"input\": " + std::to_string(next_input++) + ", \"dtype\": \"" + tpj_dtype_name(dtype_of(value)) + "\", \"sizes\": ";
+        json += "{\"input\": " + std::to_string(next_input++) + ", \"dtype\": \"" + tpj_dtype_name(dtype_of(value)) +
+                "\", \"sizes\": ";
         write_integers(json, value.sizes());
         json += ", \"strides\": ";
         write_integers(json, value.strides());
@@ -59,7 +60,8 @@ struct RequestWriter {
     }
 
     void argument(const c10::IValue &value, const c10::Argument &declared) {
-        const bool is_dtype = declared.name() == "dtype" || declared.name() == "out_dtype" || declared.name() == "input_dtype";
+        const bool is_dtype =
+            declared.name() == "dtype" || declared.name() == "out_dtype" || declared.name() == "input_dtype";
         if (value.isNone()) {
             json += "null";
         } else if (value.isTensor()) {
@@ -111,7 +113,8 @@ std::string make_request(const tpj_glue_call &call) {
 
     const auto &name = call.op().handle.operator_name();
     RequestWriter writer;
-    writer.json = "{\"op\": \"" + name.name + (name.overload_name.empty() ? "" : "." + name.overload_name) + "\", \"inputs\": ";
+    writer.json =
+        "{\"op\": \"" + name.name + (name.overload_name.empty() ? "" : "." + name.overload_name) + "\", \"inputs\": ";
     write_string(writer.json, statements);
     writer.json += ", \"args\": [";
     const auto &arguments = call.op().handle.schema().arguments();
@@ -126,8 +129,8 @@ std::string make_request(const tpj_glue_call &call) {
 
 struct Refused {
     std::mutex mutex;
-    std::unordered_set<std::string> calls;                  /* keys, as bytes */
-    std::unordered_map<const tpj_glue_op *, int> failures;  /* of ops that never succeeded */
+    std::unordered_set<std::string> calls;                 /* keys, as bytes */
+    std::unordered_map<const tpj_glue_op *, int> failures; /* of ops that never succeeded */
 };
 constexpr int most_failures = 8;
 
@@ -161,15 +164,14 @@ tpj_program *compile_traced(const tpj_glue_call &call) {
     std::string text;
     try {
         text = tpj_glue_trace(make_request(call));
-    } catch (const NoForm &) {
-        return nullptr;
-    }
+    } catch (const NoForm &) { return nullptr; }
     if (text.empty()) return nullptr;
     tpj_graph *graph = nullptr;
     tpj_program *program = nullptr;
     tpj_status *status = tpj_graph_parse(text.data(), text.size(), &graph);
     if (status == nullptr)
-        status = tpj_eager_compile(call.key().data(), static_cast<int>(call.key().size()), call.device(), graph, false, nullptr, 0, &program);
+        status = tpj_eager_compile(call.key().data(), static_cast<int>(call.key().size()), call.device(), graph, false,
+                                   nullptr, 0, &program);
     tpj_graph_destroy(graph);
     if (status != nullptr) { /* the CPU gives the op's own error, or its result */
         tpj_status_destroy(status);
@@ -229,7 +231,8 @@ bool tpj_glue_run_traced(const tpj_glue_op &op, torch::jit::Stack &stack) {
     torch::jit::Stack arguments;
     for (const c10::Argument &argument : functional->handle.schema().arguments()) {
         const auto index = op.handle.schema().argumentIndexWithName(argument.name());
-        arguments.push_back(index ? stack[base + static_cast<size_t>(*index)] : argument.default_value().value_or(c10::IValue()));
+        arguments.push_back(index ? stack[base + static_cast<size_t>(*index)]
+                                  : argument.default_value().value_or(c10::IValue()));
     }
     for (const c10::IValue &argument : arguments) /* lists that are written need care that no decomposition repays */
         if (argument.isTensorList() && !op.written.empty()) return false;

@@ -31,7 +31,8 @@ static size_t slot_of(const tpj_signatures *signatures, uint64_t hash, const uin
     for (;; slot = (slot + 1) & mask) {
         const tpj_signature_entry *entry = signatures->table[slot];
         if (entry == NULL) return slot;
-        if (entry->hash == hash && entry->n_words == n_words && memcmp(entry->key, key, sizeof *key * (size_t)n_words) == 0)
+        if (entry->hash == hash && entry->n_words == n_words &&
+            memcmp(entry->key, key, sizeof *key * (size_t)n_words) == 0)
             return slot;
     }
 }
@@ -74,14 +75,16 @@ static bool rebuild(tpj_signatures *signatures, size_t capacity, uint64_t older_
 static void evict(tpj_signatures *signatures) {
     uint64_t least = signatures->clock;
     for (size_t i = 0; i < signatures->capacity; i++)
-        if (signatures->table[i] != NULL && signatures->table[i]->last_use < least) least = signatures->table[i]->last_use;
+        if (signatures->table[i] != NULL && signatures->table[i]->last_use < least)
+            least = signatures->table[i]->last_use;
     for (uint64_t span = signatures->clock - least; signatures->n_bytes > signatures->most_bytes / 4 * 3;) {
         uint64_t step = span / 8 + 1;
         if (!rebuild(signatures, signatures->capacity, least += step) || least > signatures->clock) return;
     }
 }
 
-tpj_status *tpj_signatures_insert(tpj_signatures *signatures, const uint64_t *key, int n_words, void *value, size_t n_bytes) {
+tpj_status *tpj_signatures_insert(tpj_signatures *signatures, const uint64_t *key, int n_words, void *value,
+                                  size_t n_bytes) {
     enum { LEAST_CAPACITY = 256 };
     tpj_signature_entry *entry = malloc(sizeof *entry + sizeof *key * (size_t)n_words);
     bool room = entry != NULL;
@@ -92,8 +95,11 @@ tpj_status *tpj_signatures_insert(tpj_signatures *signatures, const uint64_t *ke
         signatures->drop(value);
         TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory for the program cache");
     }
-    *entry = (tpj_signature_entry){.hash = hash_of(key, n_words), .last_use = ++signatures->clock, .value = value,
-                                   .n_bytes = n_bytes, .n_words = n_words};
+    *entry = (tpj_signature_entry){.hash = hash_of(key, n_words),
+                                   .last_use = ++signatures->clock,
+                                   .value = value,
+                                   .n_bytes = n_bytes,
+                                   .n_words = n_words};
     memcpy(entry->key, key, sizeof *key * (size_t)n_words);
     size_t slot = slot_of(signatures, entry->hash, key, n_words);
     if (signatures->table[slot] != NULL) free_entry(signatures, signatures->table[slot]);

@@ -25,7 +25,8 @@ void tpj_signatures_destroy(tpj_signatures *signatures);
 /* Borrowed until the entry is replaced or evicted; NULL when there is none. */
 void *tpj_signatures_find(tpj_signatures *signatures, const uint64_t *key, int n_words);
 /* Takes the value; replaces an entry of the same key. n_bytes: what the value holds. */
-tpj_status *tpj_signatures_insert(tpj_signatures *signatures, const uint64_t *key, int n_words, void *value, size_t n_bytes) TPJ_MUST_USE;
+tpj_status *tpj_signatures_insert(tpj_signatures *signatures, const uint64_t *key, int n_words, void *value,
+                                  size_t n_bytes) TPJ_MUST_USE;
 void tpj_signatures_clear(tpj_signatures *signatures);
 
 #endif

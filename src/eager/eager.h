@@ -48,7 +48,8 @@ tpj_storage *tpj_storage_find(const void *address);
 size_t tpj_storage_bytes(const tpj_storage *storage);
 int tpj_storage_device(const tpj_storage *storage);
 /* Whole-storage write from dense row-major host data of dims/dtype (its bytes must be the storage's). */
-tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims, const void *data) TPJ_MUST_USE;
+tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims,
+                                  const void *data) TPJ_MUST_USE;
 /* Bytes [offset, offset + n) of the storage's linear memory. Waits. */
 tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data, size_t n_bytes) TPJ_MUST_USE;
 /* dst's first min(bytes) bytes become src's (for resize). Same device. */

@@ -13,11 +13,11 @@ struct tpj_storage {
     tpj_storage *previous, *next; /* live storages of the device */
     int device;
     int base_rank;
-    tpj_dtype base_dtype;  /* TPJ_N_DTYPES: the base shape is not decided yet */
-    int64_t *base_dims;    /* inline_dims, or malloc'ed above INLINE_DIMS */
+    tpj_dtype base_dtype; /* TPJ_N_DTYPES: the base shape is not decided yet */
+    int64_t *base_dims;   /* inline_dims, or malloc'ed above INLINE_DIMS */
     int64_t inline_dims[INLINE_DIMS];
-    tpj_buffer *buffer;    /* NULL: never written; reads as zeros */
-    tpj_program *origin;   /* the program that made the buffer, for errors; may be NULL */
+    tpj_buffer *buffer;  /* NULL: never written; reads as zeros */
+    tpj_program *origin; /* the program that made the buffer, for errors; may be NULL */
     size_t n_bytes;
     uintptr_t address;
 };
@@ -62,7 +62,8 @@ tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, 
 
 /* Waits for the device's pending index checks and reports the first that failed. No lock held. */
 tpj_status *tpj_device_take_checks(tpj_device *device) TPJ_MUST_USE;
-void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check); /* lock held; takes both */
+void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program,
+                          int check); /* lock held; takes both */
 /* Retained buffers of all live storages, malloc'ed. Lock not held. */
 tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, int *out_n) TPJ_MUST_USE;
 

@@ -40,7 +40,8 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, con
     tpj_device *device;
     tpj_program *program;
     TPJ_TRY(tpj_device_get(ordinal, &device));
-    tpj_lower_options options = {.check_index = tpj_config_check_index(), .sizes = sizes, .n_sizes = n_sizes, .count_only = count_only};
+    tpj_lower_options options = {
+        .check_index = tpj_config_check_index(), .sizes = sizes, .n_sizes = n_sizes, .count_only = count_only};
     TPJ_TRY(tpj_program_create(tpj_runtime_client(), graph, &options, &program));
     tpj_program_retain(program); /* one for the cache, one for the caller */
     tpj_lock_acquire(&cache_lock);
@@ -82,7 +83,8 @@ static tpj_program *find_floating_locked(uint64_t *key, int n_words, const tpj_o
     *out_float = count >= STATIC_FORMS;
     *number = UINT64_MAX;
     size_t n_bytes = sizeof *key * (size_t)n_words;
-    tpj_status_destroy(tpj_signatures_insert(&families, key, n_words, (void *)(count + 1), n_bytes)); /* lost: counts anew */
+    tpj_status_destroy(
+        tpj_signatures_insert(&families, key, n_words, (void *)(count + 1), n_bytes)); /* lost: counts anew */
     *number = n_floating;
     return NULL;
 }
@@ -100,8 +102,10 @@ tpj_program *tpj_eager_find_floating(uint64_t *key, int n_words, const tpj_opera
 void tpj_compile_stats_get(tpj_compile_stats *out_stats) {
     tpj_compile_counts counts;
     tpj_compile_counts_get(&counts);
-    *out_stats = (tpj_compile_stats){.programs = counts.programs, .hits = atomic_load(&n_hits),
-                                     .seconds = (double)counts.nanoseconds * 1e-9, .launches = atomic_load(&n_launches)};
+    *out_stats = (tpj_compile_stats){.programs = counts.programs,
+                                     .hits = atomic_load(&n_hits),
+                                     .seconds = (double)counts.nanoseconds * 1e-9,
+                                     .launches = atomic_load(&n_launches)};
 }
 
 void tpj_compile_stats_reset(void) {
@@ -192,7 +196,8 @@ static tpj_status *gather_inputs(launch *l) {
             }
             case TPJ_INPUT_SCALAR: TPJ_TRY(scalar_buffer(l, &operand->number, parameter->dtype, &l->inputs[i])); break;
             case TPJ_INPUT_RANDOM:
-                TPJ_TRY(tpj_random_state_create(tpj_runtime_client(), l->device->ordinal, l->random, &l->random_buffer));
+                TPJ_TRY(
+                    tpj_random_state_create(tpj_runtime_client(), l->device->ordinal, l->random, &l->random_buffer));
                 l->inputs[i] = l->random_buffer;
                 break;
         }
@@ -232,8 +237,8 @@ static tpj_status *run_locked(launch *l, tpj_storage **out_storages) {
     const tpj_lowered *lowered = l->program->lowered;
     TPJ_TRY(gather_inputs(l));
     TPJ_TRY(create_storages(l, out_storages));
-    TPJ_TRY(tpj_executable_execute(l->program->executable, l->device->ordinal, l->inputs, lowered->n_parameters, NULL, 0,
-                                   l->outputs, l->program->n_outputs));
+    TPJ_TRY(tpj_executable_execute(l->program->executable, l->device->ordinal, l->inputs, lowered->n_parameters, NULL,
+                                   0, l->outputs, l->program->n_outputs));
     return store_results(l, out_storages);
 }
 

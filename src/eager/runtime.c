@@ -7,7 +7,8 @@
 #include "base/config.h"
 #include "eager/internal.h"
 
-static pthread_mutex_t start_mutex = PTHREAD_MUTEX_INITIALIZER; /* alone: nothing else is taken before the client exists */
+static pthread_mutex_t start_mutex =
+    PTHREAD_MUTEX_INITIALIZER; /* alone: nothing else is taken before the client exists */
 static char *configured_path, *configured_reason;
 static int configured_devices = 1;
 static tpj_client *client; /* written once, under the mutex, before `devices` */
@@ -35,7 +36,8 @@ static tpj_status *start_locked(void) {
     TPJ_TRY(tpj_config_load());
     if (configured_path == NULL || configured_path[0] == '\0')
         TPJ_ERROR(TPJ_UNAVAILABLE, "no tpu device: %s",
-                  configured_reason != NULL && configured_reason[0] != '\0' ? configured_reason : "no PJRT plugin was found");
+                  configured_reason != NULL && configured_reason[0] != '\0' ? configured_reason
+                                                                            : "no PJRT plugin was found");
     TPJ_TRY(tpj_plugin_open(configured_path, false, &plugin));
     TPJ_TRY(tpj_client_create(plugin, configured_devices, &made));
     int n = tpj_client_n_devices(made);
@@ -98,8 +100,8 @@ tpj_device *tpj_device_peek(int ordinal) {
 tpj_status *tpj_device_get(int ordinal, tpj_device **out_device) {
     TPJ_TRY(tpj_runtime_start());
     if (ordinal < 0 || ordinal >= n_devices)
-        TPJ_ERROR(TPJ_RUNTIME, "tpu:%d does not exist: there %s %d tpu device%s", ordinal, n_devices == 1 ? "is" : "are",
-                  n_devices, n_devices == 1 ? "" : "s");
+        TPJ_ERROR(TPJ_RUNTIME, "tpu:%d does not exist: there %s %d tpu device%s", ordinal,
+                  n_devices == 1 ? "is" : "are", n_devices, n_devices == 1 ? "" : "s");
     *out_device = &devices[ordinal];
     return NULL;
 }

@@ -115,7 +115,8 @@ tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n) {
     *out_n = arg->kind == TPJ_ARG_VALUES ? arg->n : 0;
     tpj_value **values = TPJ_ARENA_ARRAY(hlo_arena(e->h), tpj_value *, *out_n + 1);
     for (int i = 0; values != NULL && i < *out_n; i++)
-        if (arg->values[i].node != TPJ_NO_VALUE) values[i] = tpj_lowering_value(e->lowering, arg->values[i], TPJ_N_DTYPES);
+        if (arg->values[i].node != TPJ_NO_VALUE)
+            values[i] = tpj_lowering_value(e->lowering, arg->values[i], TPJ_N_DTYPES);
     return values;
 }
 
@@ -193,7 +194,8 @@ tpj_value *tpj_scalar(tpj_emit *e, const char *name, tpj_dtype dtype) { return v
 tpj_value *tpj_scalar_at(tpj_emit *e, const char *name, int i, tpj_dtype dtype) {
     const tpj_arg *arg = tpj_emit_argument(e, name);
     if (i >= 0 && i < arg->n) {
-        if (arg->kind == TPJ_ARG_SCALARS) return hlo_convert(e->h, tpj_lowering_value(e->lowering, arg->values[i], dtype), dtype);
+        if (arg->kind == TPJ_ARG_SCALARS)
+            return hlo_convert(e->h, tpj_lowering_value(e->lowering, arg->values[i], dtype), dtype);
         if (arg->kind == TPJ_ARG_FLOATS) return hlo_number(e->h, dtype, arg->numbers[i]);
         if (arg->kind == TPJ_ARG_INTS) return hlo_integer(e->h, dtype, arg->integers[i]);
     }
@@ -273,7 +275,8 @@ tpj_dtype tpj_promote_dtypes(tpj_dtype a, tpj_dtype b) {
     }
     size_t bytes_a = tpj_dtype_bytes(a), bytes_b = tpj_dtype_bytes(b);
     if (class_b == TPJ_CLASS_COMPLEX) {
-        if (class_a == TPJ_CLASS_COMPLEX || class_a == TPJ_CLASS_FLOAT) return a == TPJ_C128 || b == TPJ_C128 || a == TPJ_F64 ? TPJ_C128 : TPJ_C64;
+        if (class_a == TPJ_CLASS_COMPLEX || class_a == TPJ_CLASS_FLOAT)
+            return a == TPJ_C128 || b == TPJ_C128 || a == TPJ_F64 ? TPJ_C128 : TPJ_C64;
         return b;
     }
     if (class_b == TPJ_CLASS_FLOAT) {
@@ -333,7 +336,8 @@ tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...) {
     promotion p = {TPJ_N_DTYPES, TPJ_N_DTYPES, TPJ_N_DTYPES};
     va_list names;
     va_start(names, name);
-    for (const char *each = name; each != NULL; each = va_arg(names, const char *)) promote_arg(e, tpj_emit_argument(e, each), &p);
+    for (const char *each = name; each != NULL; each = va_arg(names, const char *))
+        promote_arg(e, tpj_emit_argument(e, each), &p);
     va_end(names);
     tpj_dtype dtype = combine(p.dims, combine(p.zero_dim, p.number));
     return dtype == TPJ_N_DTYPES ? TPJ_F32 : dtype;

@@ -125,7 +125,8 @@ bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_va
     tpj_layout layout = node->op->layout;
     if (layout == TPJ_LAYOUT_CHANNELS_LAST) {
         for (int i = 0; i < n && i < 2; i++)
-            if (operands[i].rank == rank && suggests_channels_last(&operands[i])) return channels_last_order(rank, out_order);
+            if (operands[i].rank == rank && suggests_channels_last(&operands[i]))
+                return channels_last_order(rank, out_order);
         return false;
     }
     if (layout == TPJ_LAYOUT_MEMORY_FORMAT) {

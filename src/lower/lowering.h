@@ -3,8 +3,8 @@
 #define TPJ_LOWER_LOWERING_H
 
 #include "hlo/hlo.h"
-#include "tpj/lower.h"
 #include "ops/ops.h"
+#include "tpj/lower.h"
 
 typedef struct tpj_scalar_value { /* a SCALAR input made in one dtype */
     int input;
@@ -30,16 +30,16 @@ typedef struct tpj_lowering {
     tpj_hlo *h;
     tpj_parameter *parameters; /* grows */
     int n_parameters, capacity;
-    tpj_value **buffers;       /* one per graph input: the whole buffer as a parameter, NULL until used */
-    int *buffer_parameters;    /* its parameter number */
-    tpj_value **written;       /* one per graph input: the buffer after the writes so far, NULL: not written */
-    int *writers;              /* 1 + the output that wrote it last */
-    tpj_value **inputs;        /* one per graph input: read through its view, NULL until used */
+    tpj_value **buffers;    /* one per graph input: the whole buffer as a parameter, NULL until used */
+    int *buffer_parameters; /* its parameter number */
+    tpj_value **written;    /* one per graph input: the buffer after the writes so far, NULL: not written */
+    int *writers;           /* 1 + the output that wrote it last */
+    tpj_value **inputs;     /* one per graph input: read through its view, NULL until used */
     tpj_scalar_value *scalars;
     tpj_floating_view *floating;
     tpj_value *random_state;
     uint64_t random_count;
-    tpj_value ***results;      /* one array per node; NULL values are undefined tensors */
+    tpj_value ***results; /* one array per node; NULL values are undefined tensors */
     int *n_results;
     tpj_check_value *checks, **checks_end;
 } tpj_lowering;

@@ -45,7 +45,8 @@ tpj_value *tpj_random_uniform(tpj_emit *e, tpj_dtype dtype, int rank, const int6
 tpj_value *tpj_random_normal(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims) {
     bool wide = dtype == TPJ_F64;
     tpj_value *u = tpj_random_uniform(e, dtype, rank, dims);
-    u = hlo_add(e->h, hlo_mul(e->h, u, hlo_number(e->h, dtype, 2)), hlo_number(e->h, dtype, wide ? 0x1p-53 - 1 : 0x1p-24 - 1));
+    u = hlo_add(e->h, hlo_mul(e->h, u, hlo_number(e->h, dtype, 2)),
+                hlo_number(e->h, dtype, wide ? 0x1p-53 - 1 : 0x1p-24 - 1));
     return hlo_mul(e->h, hlo_unary(e->h, "chlo.erf_inv", u), hlo_number(e->h, dtype, 1.41421356237309504880));
 }
 
@@ -60,7 +61,8 @@ tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool w
         tpj_check_value *check = TPJ_ARENA_NEW(hlo_arena(h), tpj_check_value);
         if (check != NULL) {
             check->value = hlo_reduce_all(h, "maximum", found);
-            check->check = (tpj_index_check){.op = e->node->op->name, .file = e->node->file, .line = e->node->line, .size = size};
+            check->check =
+                (tpj_index_check){.op = e->node->op->name, .file = e->node->file, .line = e->node->line, .size = size};
             *e->lowering->checks_end = check;
             e->lowering->checks_end = &check->next;
         }

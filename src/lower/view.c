@@ -40,6 +40,29 @@ static tpj_value *reinterpret(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
     return reinterpret_flat(h, x, dtype);
 }
 
+/* The base's elements that make whole ones of another dtype: bytes at the end may be left over (10 bytes as f32). */
+static int64_t usable_elements(tpj_value *base, tpj_dtype dtype) {
+    int64_t n = hlo_elements(base), from = (int64_t)tpj_dtype_bytes(base->type.dtype), to = (int64_t)tpj_dtype_bytes(dtype);
+    return to > from ? n / (to / from) * (to / from) : n;
+}
+
+static tpj_value *typed_base(tpj_hlo *h, tpj_value *base, tpj_dtype dtype) {
+    int64_t usable = usable_elements(base, dtype);
+    if (usable < hlo_elements(base)) base = hlo_slice_dim(h, hlo_flatten(h, base), 0, 0, usable, 1);
+    return reinterpret(h, base, dtype);
+}
+
+/* What typed_base made of `base`, changed, as the base's type again. */
+static tpj_value *untyped_base(tpj_hlo *h, tpj_value *base, tpj_value *typed) {
+    int64_t usable = usable_elements(base, typed->type.dtype), n = hlo_elements(base);
+    tpj_value *changed = reinterpret(h, typed, base->type.dtype);
+    if (usable < n) {
+        tpj_value *parts[2] = {hlo_flatten(h, changed), hlo_slice_dim(h, hlo_flatten(h, base), 0, usable, n, 1)};
+        changed = hlo_concatenate(h, parts, 2, 0);
+    }
+    return hlo_reshape(h, changed, base->type.rank, base->type.dims);
+}
+
 /* ---- gather form ---- */
 
 /* Linear index of every element of the view, shape [elements]. */
@@ -63,8 +86,8 @@ static tpj_value *read_by_gather(tpj_hlo *h, tpj_value *flat, const tpj_view *vi
 static tpj_value *write_by_scatter(tpj_hlo *h, tpj_value *flat, const tpj_view *view, const tpj_view_plan *plan,
                                    tpj_value *offset, tpj_value *value) {
     static const int64_t zero = 0;
-    hlo_gather_numbers numbers = {.collapsed = &zero, .n_collapsed = 1, .start_index_map = &zero, .n_start_index_map = 1,
-                                  .index_vector_dim = 1};
+    hlo_gather_numbers numbers = {
+        .collapsed = &zero, .n_collapsed = 1, .start_index_map = &zero, .n_start_index_map = 1, .index_vector_dim = 1};
     tpj_value *indices = hlo_unsqueeze(h, linear_indices(h, view, plan, offset), 1);
     return hlo_scatter(h, "replace", flat, indices, hlo_flatten(h, value), &numbers);
 }
@@ -94,7 +117,8 @@ static void spans_of(const tpj_view_plan *plan, int64_t *out_spans) {
 }
 
 /* Where the slice starts, one scalar a dimension: the digits of an offset given at run time, or the plan's. */
-static void starts_of(tpj_hlo *h, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset, tpj_value **out_starts) {
+static void starts_of(tpj_hlo *h, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset,
+                      tpj_value **out_starts) {
     int64_t units[2 * TPJ_VIEW_MAX_RANK], most[2 * TPJ_VIEW_MAX_RANK];
     tpj_dtype dtype = tpj_view_offset_dtype(plan);
     tpj_view_plan_room(plan, view, units, most);
@@ -110,7 +134,8 @@ static void starts_of(tpj_hlo *h, const tpj_view *view, const tpj_view_plan *pla
 }
 
 /* The part of the reshaped base that the slice spans, steps not yet taken. */
-static tpj_value *read_span(tpj_hlo *h, tpj_value *x, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset) {
+static tpj_value *read_span(tpj_hlo *h, tpj_value *x, const tpj_view *view, const tpj_view_plan *plan,
+                            tpj_value *offset) {
     int64_t spans[2 * TPJ_VIEW_MAX_RANK], limit[2 * TPJ_VIEW_MAX_RANK];
     spans_of(plan, spans);
     if (offset == NULL) {
@@ -186,7 +211,8 @@ static tpj_value *write_by_slice(tpj_hlo *h, tpj_value *base, const tpj_view *vi
     }
     if (plan->cropped >= 0) {
         tpj_value *flat = hlo_flatten(h, base);
-        tpj_value *parts[2] = {hlo_flatten(h, updated), hlo_slice_dim(h, flat, 0, plan->cropped, hlo_elements(flat), 1)};
+        tpj_value *parts[2] = {hlo_flatten(h, updated),
+                               hlo_slice_dim(h, flat, 0, plan->cropped, hlo_elements(flat), 1)};
         updated = hlo_concatenate(h, parts, 2, 0);
     }
     return updated;
@@ -200,23 +226,23 @@ static tpj_value *apply_bits(tpj_hlo *h, tpj_value *x, const tpj_view *view) {
     return x;
 }
 
-tpj_value *tpj_view_read(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset) {
+tpj_value *tpj_view_read(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan,
+                         tpj_value *offset) {
     if (plan->empty) return hlo_zeros(h, view->dtype, view->rank, view->sizes);
-    base = reinterpret(h, base, view->dtype);
+    base = typed_base(h, base, view->dtype);
     tpj_value *x = plan->gather ? read_by_gather(h, hlo_flatten(h, base), view, plan, offset)
                                 : read_by_slice(h, base, view, plan, offset);
     return apply_bits(h, x, view);
 }
 
-tpj_value *tpj_view_write(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset,
-                          tpj_value *value) {
+tpj_value *tpj_view_write(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan,
+                          tpj_value *offset, tpj_value *value) {
     if (plan->empty) return base;
-    tpj_value *typed = reinterpret(h, base, view->dtype), *updated;
+    tpj_value *typed = typed_base(h, base, view->dtype), *updated;
     value = apply_bits(h, value, view);
     if (plan->gather)
         updated = write_by_scatter(h, hlo_flatten(h, typed), view, plan, offset, value);
     else
         updated = write_by_slice(h, typed, view, plan, offset, value);
-    updated = reinterpret(h, hlo_reshape(h, updated, typed->type.rank, typed->type.dims), base->type.dtype);
-    return hlo_reshape(h, updated, base->type.rank, base->type.dims);
+    return untyped_base(h, base, hlo_reshape(h, updated, typed->type.rank, typed->type.dims));
 }

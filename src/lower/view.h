@@ -12,11 +12,11 @@
 enum { TPJ_VIEW_MAX_RANK = 64 };
 
 typedef struct tpj_view_plan {
-    bool empty;             /* the view has no elements */
-    bool gather;            /* linear indices instead of the steps below */
-    int64_t n_elements;     /* of the linear array, in the view's dtype */
-    int64_t cropped;        /* the linear array is cut to this many elements before the reshape; -1: not */
-    int rank;               /* of the reshaped base */
+    bool empty;         /* the view has no elements */
+    bool gather;        /* linear indices instead of the steps below */
+    int64_t n_elements; /* of the linear array, in the view's dtype */
+    int64_t cropped;    /* the linear array is cut to this many elements before the reshape; -1: not */
+    int rank;           /* of the reshaped base */
     int64_t dims[2 * TPJ_VIEW_MAX_RANK];
     int64_t start[2 * TPJ_VIEW_MAX_RANK], count[2 * TPJ_VIEW_MAX_RANK], step[2 * TPJ_VIEW_MAX_RANK];
     int source[TPJ_VIEW_MAX_RANK]; /* reshaped dimension that view dimension i walks along; -1: size 1 or repeated */
@@ -35,10 +35,11 @@ tpj_dtype tpj_view_offset_dtype(const tpj_view_plan *plan);
 
 /* The view's elements as a value of the view's dtype and sizes, conj and neg applied. `offset`: a scalar to take the place
  * of the view's own offset, of tpj_view_offset_dtype; NULL: the view's own. */
-tpj_value *tpj_view_read(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset);
+tpj_value *tpj_view_read(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan,
+                         tpj_value *offset);
 /* The base with the view's elements replaced by `value` (the view's dtype and sizes). */
-tpj_value *tpj_view_write(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan, tpj_value *offset,
-                          tpj_value *value);
+tpj_value *tpj_view_write(tpj_hlo *h, tpj_value *base, const tpj_view *view, const tpj_view_plan *plan,
+                          tpj_value *offset, tpj_value *value);
 
 /* Row-major strides. */
 void tpj_contiguous_strides(int rank, const int64_t *sizes, int64_t *out_strides);

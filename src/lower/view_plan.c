@@ -142,7 +142,8 @@ tpj_status *tpj_view_make_plan(const tpj_type *base, const tpj_view *view, tpj_v
     if (out_plan->empty) return NULL;
     int64_t last = view->offset + reach_of(view);
     if (view->offset < 0 || last >= n_elements)
-        TPJ_ERROR(TPJ_RUNTIME, "a view reaches element %lld of a storage of %lld", (long long)last, (long long)n_elements);
+        TPJ_ERROR(TPJ_RUNTIME, "a view reaches element %lld of a storage of %lld", (long long)last,
+                  (long long)n_elements);
     if (!plan_by_slices(view, same ? base->dims : &n_elements, same ? base->rank : 1, last, out_plan))
         *out_plan = (tpj_view_plan){.cropped = -1, .n_elements = n_elements, .gather = true};
     return NULL;
