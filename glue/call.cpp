@@ -14,7 +14,19 @@
 namespace {
 
 /* The first byte of a key word says what follows, so that no two calls write the same words. */
-enum Tag : uint64_t { none = 1, plain_tensor, viewed_tensor, number, boolean, integer, floating, complex_number, text, list, other };
+enum Tag : uint64_t {
+    none = 1,
+    plain_tensor,
+    viewed_tensor,
+    number,
+    boolean,
+    integer,
+    floating,
+    complex_number,
+    text,
+    list,
+    other
+};
 
 constexpr uint64_t word(Tag tag, uint64_t payload = 0) { return static_cast<uint64_t>(tag) | payload << 8; }
 
@@ -59,7 +71,8 @@ bool is_plain(const at::Tensor &tensor, tpj_storage *storage, tpj_dtype dtype) {
 tpj_operand tpj_glue_number_of(const c10::Scalar &scalar) {
     if (scalar.isBoolean()) return number_operand(static_cast<int64_t>(scalar.toBool()), true);
     if (scalar.isIntegral(false)) return number_operand(scalar.toLong(), false);
-    if (scalar.isComplex()) return number_operand(scalar.toComplexDouble().real(), scalar.toComplexDouble().imag(), true);
+    if (scalar.isComplex())
+        return number_operand(scalar.toComplexDouble().real(), scalar.toComplexDouble().imag(), true);
     return number_operand(scalar.toDouble(), 0, false);
 }
 
@@ -91,14 +104,16 @@ void tpj_glue_call::read_tensor(const at::Tensor &tensor, const tpj_param &param
         if (impl->device().is_cpu() && impl->dim() == 0) {
             tpj_operand operand = tpj_glue_number_of(tensor);
             const bool wrapped = impl->is_wrapped_number();
-            key_.push_back(word(number, static_cast<uint64_t>(operand.number.kind) | static_cast<uint64_t>(wrapped) << 8 |
+            key_.push_back(word(number, static_cast<uint64_t>(operand.number.kind) |
+                                            static_cast<uint64_t>(wrapped) << 8 |
                                             static_cast<uint64_t>(dtype_of(tensor)) << 16));
             operands_.push_back(operand);
             tensors_.push_back(&tensor);
             return;
         }
         TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, tpu and ",
-                    tensor.device(), "! (argument ", std::string_view(parameter.name, parameter.name_length), " of ", op_.name, ")");
+                    tensor.device(), "! (argument ", std::string_view(parameter.name, parameter.name_length), " of ",
+                    op_.name, ")");
     }
     tpj_storage *storage = storage_of(tensor);
     const tpj_dtype dtype = dtype_of(tensor);
@@ -131,7 +146,8 @@ void tpj_glue_call::read_tensor(const at::Tensor &tensor, const tpj_param &param
 
 void tpj_glue_call::read_number(const c10::IValue &value) {
     const tpj_operand operand = tpj_glue_number_of(value.toScalar());
-    key_.push_back(word(number, static_cast<uint64_t>(operand.number.kind) | 1 << 8 | static_cast<uint64_t>(dtype_of_number(operand.number.kind)) << 16));
+    key_.push_back(word(number, static_cast<uint64_t>(operand.number.kind) | 1 << 8 |
+                                    static_cast<uint64_t>(dtype_of_number(operand.number.kind)) << 16));
     operands_.push_back(operand);
     tensors_.push_back(nullptr);
 }
@@ -278,7 +294,8 @@ void tpj_glue_call::float_values(bool floating) {
         const uint64_t bits = key_[static_cast<size_t>(value.at)];
         double real;
         std::memcpy(&real, &bits, sizeof real);
-        operands_.push_back(value.kind == TPJ_NUMBER_INT ? number_operand(static_cast<int64_t>(bits), false) : number_operand(real, 0, false));
+        operands_.push_back(value.kind == TPJ_NUMBER_INT ? number_operand(static_cast<int64_t>(bits), false)
+                                                         : number_operand(real, 0, false));
     }
 }
 
@@ -311,8 +328,14 @@ struct GraphWriter {
         } else {
             input.type.rank = tpj_storage_base(storage, &input.type.dtype, dims);
             input.type.dims = dims;
-            view = {dtype_of(tensor), static_cast<int>(sizes.size()), sizes.data(), strides.data(), tensor.storage_offset(),
-                    next_floating, tensor.is_conj(), tensor.is_neg()};
+            view = {dtype_of(tensor),
+                    static_cast<int>(sizes.size()),
+                    sizes.data(),
+                    strides.data(),
+                    tensor.storage_offset(),
+                    next_floating,
+                    tensor.is_conj(),
+                    tensor.is_neg()};
             if (next_floating > 0) next_floating++;
             input.view = &view;
         }
@@ -403,7 +426,8 @@ struct GraphWriter {
     tpj_arg argument(const c10::IValue &value, const tpj_param &param) {
         tpj_arg arg{};
         if (value.isNone()) return arg;
-        const bool runs = (param.kind == TPJ_PARAM_SCALAR && !param.baked && !param.floats) || param.kind == TPJ_PARAM_RUN_FLOAT;
+        const bool runs =
+            (param.kind == TPJ_PARAM_SCALAR && !param.baked && !param.floats) || param.kind == TPJ_PARAM_RUN_FLOAT;
         if (next_floating > 0 && floats(param, value)) {
             arg.kind = TPJ_ARG_VALUE;
             arg.value = {TPJ_INPUT, next_floating++ - 1};
@@ -430,7 +454,8 @@ tpj_graph *tpj_glue_call::make_graph(const char *file, int line) const {
     const int n_own = static_cast<int>(operands_.size()) - n_floating_;
     GraphWriter writer{graph, operands_, tensors_, aliases_, n_floating_ > 0 ? n_own + 1 : 0};
     std::vector<tpj_arg> args;
-    std::vector<std::pair<int, int>> spans(static_cast<size_t>(op_.n_arguments), {0, 0}); /* operands of each schema argument */
+    std::vector<std::pair<int, int>> spans(static_cast<size_t>(op_.n_arguments),
+                                           {0, 0}); /* operands of each schema argument */
     for (const tpj_glue_parameter &parameter : op_.parameters) {
         const int first = writer.next;
         args.push_back(parameter.index < 0 ? tpj_arg{} : writer.argument(argument(parameter.index), parameter.param));

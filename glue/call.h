@@ -61,14 +61,14 @@ private:
     c10::SmallVector<uint64_t, 96> key_;
     c10::SmallVector<tpj_operand, 8> operands_;
     c10::SmallVector<const at::Tensor *, 8> tensors_; /* per operand; NULL for numbers */
-    c10::SmallVector<int, 4> aliases_;                /* per operand, as tpj_input.alias; empty when nothing is written */
+    c10::SmallVector<int, 4> aliases_; /* per operand, as tpj_input.alias; empty when nothing is written */
     struct Changing {
         int at; /* where the value stands in the key */
         tpj_number_kind kind;
     };
     c10::SmallVector<Changing, 4> changing_; /* in the order in which they are read */
     int n_floating_ = 0;                     /* of them, those at the end of operands_ */
-    std::vector<at::Tensor> kept_;                    /* index tensors that were moved to the device */
+    std::vector<at::Tensor> kept_;           /* index tensors that were moved to the device */
 };
 
 /* The number in a CPU tensor of rank 0. */

@@ -46,7 +46,8 @@ c10::SmallVector<int64_t, 8> memory_order(const at::Tensor &tensor) {
     c10::SmallVector<int64_t, 8> order(static_cast<size_t>(tensor.dim()));
     for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<int64_t>(i);
     if (!tensor.is_contiguous())
-        std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return tensor.stride(a) > tensor.stride(b); });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int64_t a, int64_t b) { return tensor.stride(a) > tensor.stride(b); });
     return order;
 }
 
@@ -65,9 +66,10 @@ void from_host(const at::Tensor &to, const at::Tensor &from) {
         return;
     }
     const auto order = memory_order(to);
-    const at::Tensor values = from.expand(to.sizes()).to(to.scalar_type()).resolve_conj().resolve_neg().permute(order).contiguous();
-    tpj_glue_check(tpj_storage_from_host(storage_of(to), dtype_of(to), static_cast<int>(values.dim()), values.sizes().data(),
-                                         values.const_data_ptr()));
+    const at::Tensor values =
+        from.expand(to.sizes()).to(to.scalar_type()).resolve_conj().resolve_neg().permute(order).contiguous();
+    tpj_glue_check(tpj_storage_from_host(storage_of(to), dtype_of(to), static_cast<int>(values.dim()),
+                                         values.sizes().data(), values.const_data_ptr()));
 }
 
 /* The values on the host, in the tensor's own dtype. */
@@ -89,7 +91,8 @@ void across(const at::Tensor &to, const at::Tensor &from) {
 /* Both name the same elements in the same way: `w[i] += 1` ends in such a copy. */
 bool is_same_view(const at::Tensor &a, const at::Tensor &b) {
     return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.scalar_type() == b.scalar_type() &&
-           a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+           a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_conj() == b.is_conj() &&
+           a.is_neg() == b.is_neg();
 }
 
 at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool) {
@@ -102,7 +105,8 @@ at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool) {
         at::assert_no_internal_overlap(dst);
         from_host(dst, self);
     } else {
-        TORCH_CHECK(self.is_privateuseone() && dst.is_privateuseone(), "copy from ", self.device(), " to ", dst.device(), " is not supported");
+        TORCH_CHECK(self.is_privateuseone() && dst.is_privateuseone(), "copy from ", self.device(), " to ",
+                    dst.device(), " is not supported");
         if (is_same_view(self, dst)) return dst;
         if (self.device() == dst.device())
             copy_on_device(dst, self);
@@ -122,11 +126,13 @@ at::Scalar local_scalar(const at::Tensor &self) {
     if (has_bits(self)) return local_scalar(contiguous_copy(self));
     alignas(16) unsigned char bytes[16];
     const size_t n_bytes = self.element_size();
-    tpj_glue_check(tpj_storage_to_host(storage_of(self), static_cast<size_t>(self.storage_offset()) * n_bytes, bytes, n_bytes));
+    tpj_glue_check(
+        tpj_storage_to_host(storage_of(self), static_cast<size_t>(self.storage_offset()) * n_bytes, bytes, n_bytes));
     at::Scalar value;
-    AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] { value = at::Scalar(*reinterpret_cast<const scalar_t *>(bytes)); }),
-                   AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kBool, at::kHalf, at::kBFloat16, AT_EXPAND(AT_FLOAT8_TYPES),
-                   AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
+    AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense",
+                   AT_WRAP([&] { value = at::Scalar(*reinterpret_cast<const scalar_t *>(bytes)); }),
+                   AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kBool, at::kHalf, at::kBFloat16,
+                   AT_EXPAND(AT_FLOAT8_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
     return value;
 }
 

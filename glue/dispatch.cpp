@@ -25,7 +25,8 @@ using Storages = c10::SmallVector<tpj_storage *, 8>;
 /* Puts the user's line behind the message of an error. */
 [[noreturn]] void throw_at_line(tpj_status *status, const std::string &file, int line) {
     if (!file.empty()) {
-        tpj_status *located = tpj_status_create(tpj_status_code(status), "%s\n  at %s:%d", tpj_status_message(status), file.c_str(), line);
+        tpj_status *located = tpj_status_create(tpj_status_code(status), "%s\n  at %s:%d", tpj_status_message(status),
+                                                file.c_str(), line);
         tpj_status_destroy(status);
         status = located;
     }
@@ -33,13 +34,13 @@ using Storages = c10::SmallVector<tpj_storage *, 8>;
 }
 
 /* Compiles a call that was not seen before. NULL where a form with floating values cannot be had. */
-C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, const c10::SmallVectorImpl<uint64_t> &key, bool floating, bool count_only,
-                                  const std::vector<int64_t> &sizes) {
+C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, const c10::SmallVectorImpl<uint64_t> &key, bool floating,
+                                  bool count_only, const std::vector<int64_t> &sizes) {
     std::string file;
     int line = 0;
     tpj_glue_user_line(&file, &line);
-    std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> graph(call.make_graph(file.empty() ? nullptr : file.c_str(), line),
-                                                                   &tpj_graph_destroy);
+    std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> graph(
+        call.make_graph(file.empty() ? nullptr : file.c_str(), line), &tpj_graph_destroy);
     tpj_program *program = nullptr;
     tpj_status *status = tpj_eager_compile(key.data(), static_cast<int>(key.size()), call.device(), graph.get(),
                                            count_only, sizes.data(), static_cast<int>(sizes.size()), &program);
@@ -53,7 +54,8 @@ C10_NOINLINE tpj_program *find_floating(tpj_glue_call &call, bool count_only, co
     auto family = call.family_key();
     bool floating = false;
     call.float_values(true);
-    tpj_program *program = tpj_eager_find_floating(family.data(), static_cast<int>(family.size()), call.operands().data(), &floating);
+    tpj_program *program =
+        tpj_eager_find_floating(family.data(), static_cast<int>(family.size()), call.operands().data(), &floating);
     if (program == nullptr && floating) program = compile(call, family, true, count_only, sizes);
     if (program != nullptr) return program;
     call.float_values(false);
@@ -63,7 +65,8 @@ C10_NOINLINE tpj_program *find_floating(tpj_glue_call &call, bool count_only, co
 tpj_program *find_or_compile(tpj_glue_call &call, bool count_only = false, const std::vector<int64_t> &sizes = {}) {
     tpj_program *program = tpj_eager_find(call.key().data(), static_cast<int>(call.key().size()));
     if (C10_LIKELY(program != nullptr)) return program;
-    return call.can_float() ? find_floating(call, count_only, sizes) : compile(call, call.key(), false, count_only, sizes);
+    return call.can_float() ? find_floating(call, count_only, sizes)
+                            : compile(call, call.key(), false, count_only, sizes);
 }
 
 bool is_debug_mode() { return tpj_config_eager_mode()[0] == 'd'; }
@@ -82,8 +85,8 @@ Storages launch(const tpj_glue_call &call, tpj_program *program) {
             tpj_generator_reserve(nullptr, call.device(), count, random);
         }
     }
-    tpj_status *status = tpj_eager_run(program, call.device(), call.operands().data(), static_cast<int>(call.operands().size()),
-                                       random, storages.data());
+    tpj_status *status = tpj_eager_run(program, call.device(), call.operands().data(),
+                                       static_cast<int>(call.operands().size()), random, storages.data());
     if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(is_debug_mode())) status = tpj_runtime_synchronize(call.device());
     if (C10_UNLIKELY(status != nullptr)) {
         for (tpj_storage *storage : storages) tpj_storage_destroy(storage);
@@ -148,7 +151,8 @@ void push_returns(const tpj_glue_call &call, const tpj_program *program, const S
             c10::List<at::Tensor> list;
             for (int k = (n_results - n_single) / n_lists; k > 0; k--) list.push_back(take());
             values.emplace_back(std::move(list));
-        } else if (returns[i].type()->kind() == c10::TypeKind::IntType || returns[i].type()->kind() == c10::TypeKind::SymIntType) {
+        } else if (returns[i].type()->kind() == c10::TypeKind::IntType ||
+                   returns[i].type()->kind() == c10::TypeKind::SymIntType) {
             values.emplace_back(int64_t{0}); /* sizes that only other backends' kernels use: the row says none */
             next++;
         } else {
@@ -162,8 +166,7 @@ void push_returns(const tpj_glue_call &call, const tpj_program *program, const S
 
 /* ---- in-place and out= ---- */
 
-template <typename Visit>
-void for_each_tensor(const c10::IValue &value, const Visit &visit) {
+template <typename Visit> void for_each_tensor(const c10::IValue &value, const Visit &visit) {
     if (value.isTensor()) {
         if (value.toTensor().defined()) visit(value.toTensor());
     } else if (value.isList()) {
@@ -222,17 +225,19 @@ void check_out_devices(const tpj_glue_call &call) {
     const c10::Device device = tpj_glue_device(call.device());
     for (const int written : call.op().written)
         for_each_tensor(call.argument(written), [&](const at::Tensor &out) {
-            TORCH_CHECK(out.device() == device, "Expected all tensors to be on the same device, but ", call.op().name, " has operands on ",
-                        device, " and its out= tensor is on ", out.device());
+            TORCH_CHECK(out.device() == device, "Expected all tensors to be on the same device, but ", call.op().name,
+                        " has operands on ", device, " and its out= tensor is on ", out.device());
         });
 }
 
 void finish_out(tpj_glue_call &call, tpj_program *program, const Storages &storages) {
     c10::SmallVector<at::Tensor, 4> results; /* own the storages, whatever is raised below */
-    for (size_t i = 0; i < storages.size(); i++) results.push_back(tensor_of(tpj_program_result(program, static_cast<int>(i)), storages[i]));
+    for (size_t i = 0; i < storages.size(); i++)
+        results.push_back(tensor_of(tpj_program_result(program, static_cast<int>(i)), storages[i]));
     size_t next = 0;
     for (const int written : call.op().written)
-        for_each_tensor(call.argument(written), [&](const at::Tensor &out) { take_result(out, results[next++], call.op()); });
+        for_each_tensor(call.argument(written),
+                        [&](const at::Tensor &out) { take_result(out, results[next++], call.op()); });
     c10::SmallVector<c10::IValue, 4> values;
     for (const int alias : call.op().return_alias) values.emplace_back(call.argument(alias));
     call.stack().resize(call.base());
@@ -244,7 +249,8 @@ void move_returns(const tpj_glue_op &op, torch::jit::Stack &stack, const c10::IV
     if (asked_for.isNone()) return;
     const c10::Device device = asked_for.toDevice();
     for (size_t i = stack.size() - op.return_alias.size(); i < stack.size(); i++)
-        if (stack[i].isTensor() && stack[i].toTensor().defined() && !device.is_privateuseone()) stack[i] = stack[i].toTensor().to(device);
+        if (stack[i].isTensor() && stack[i].toTensor().defined() && !device.is_privateuseone())
+            stack[i] = stack[i].toTensor().to(device);
 }
 
 } // namespace
@@ -273,8 +279,9 @@ void tpj_glue_run(const tpj_glue_op &op, torch::jit::Stack &stack) {
 
 void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack) {
     if (C10_UNLIKELY(op.prepares_indices) && tpj_glue_prepare_indices(op, stack)) return;
-    const c10::IValue asked_for = op.device_argument >= 0 ? stack[stack.size() - static_cast<size_t>(op.n_arguments - op.device_argument)]
-                                                          : c10::IValue();
+    const c10::IValue asked_for = op.device_argument >= 0
+                                      ? stack[stack.size() - static_cast<size_t>(op.n_arguments - op.device_argument)]
+                                      : c10::IValue();
     tpj_glue_call call(op, stack);
     if (op.form != tpj_glue_form::functional) check_overlap(call);
     call.read();

@@ -34,7 +34,8 @@ std::vector<Element> elements_of(const tpj_glue_op &op, const torch::jit::Stack 
 
 /* What is written for one position of the lists is read or written for another: [x, x], or [a, b] from [b, a]. */
 bool depends_on_order(std::vector<Element> elements) {
-    std::sort(elements.begin(), elements.end(), [](const Element &a, const Element &b) { return a.storage < b.storage; });
+    std::sort(elements.begin(), elements.end(),
+              [](const Element &a, const Element &b) { return a.storage < b.storage; });
     for (size_t i = 0; i < elements.size(); i++)
         for (size_t k = i + 1; k < elements.size() && elements[k].storage == elements[i].storage; k++)
             if (elements[i].index != elements[k].index && (elements[i].written || elements[k].written) &&
@@ -74,7 +75,8 @@ void tpj_glue_run_on_lists(const tpj_glue_op &op, torch::jit::Stack &stack) {
         for (size_t i = 0; i < static_cast<size_t>(op.n_arguments); i++) one.push_back(element_of(stack[base + i], k));
         tpj_glue_run_once(op, one);
     }
-    for (const int alias : op.return_alias) returns.push_back(alias >= 0 ? stack[base + static_cast<size_t>(alias)] : c10::IValue());
+    for (const int alias : op.return_alias)
+        returns.push_back(alias >= 0 ? stack[base + static_cast<size_t>(alias)] : c10::IValue());
     stack.resize(base);
     stack.insert(stack.end(), returns.begin(), returns.end());
 }

@@ -46,7 +46,8 @@ void for_each_functional_of_out(const c10::FunctionSchema &schema, const std::st
             if (next < inputs.size() && name == inputs[next]->name() && *arguments[i].type() == *inputs[next]->type())
                 next++;
             else /* factories take these where out= takes them from the output */
-                same = arguments[i].kwarg_only() && (name == "dtype" || name == "layout" || name == "device" || name == "pin_memory");
+                same = arguments[i].kwarg_only() &&
+                       (name == "dtype" || name == "layout" || name == "device" || name == "pin_memory");
         }
         if (same && next == inputs.size() && visit(*handle)) return;
     }
@@ -63,7 +64,8 @@ const tpj_op_def *row_of_out(const c10::FunctionSchema &schema, const std::strin
 
 /* "add_.Tensor" -> "add.Tensor", "__ior__.Scalar" -> "__or__.Scalar". */
 std::string functional_base(const std::string &base) {
-    if (base.size() > 4 && base.rfind("__i", 0) == 0 && base.compare(base.size() - 2, 2, "__") == 0) return "__" + base.substr(3);
+    if (base.size() > 4 && base.rfind("__i", 0) == 0 && base.compare(base.size() - 2, 2, "__") == 0)
+        return "__" + base.substr(3);
     if (!base.empty() && base.back() == '_') return base.substr(0, base.size() - 1);
     return base;
 }
@@ -85,8 +87,8 @@ const tpj_op_def *tpj_glue_find_row(const c10::OperatorHandle &handle, tpj_glue_
     /* an in-place overload has its functional twin's name; the few that are written under one name say "_functional",
      * conj_physical_ has a twin with an underscore in front, and where a number may stand on either side the twin says both ("pow_.Scalar" is pow.Tensor_Scalar, not pow.Scalar) */
     const std::string functional = functional_base(base);
-    for (const std::string &candidate :
-         {functional + ".Tensor_" + overload, functional + suffix, base + suffix, functional + "_functional" + suffix, "_" + functional + suffix})
+    for (const std::string &candidate : {functional + ".Tensor_" + overload, functional + suffix, base + suffix,
+                                         functional + "_functional" + suffix, "_" + functional + suffix})
         if (const tpj_op_def *row = row_of(candidate)) return row;
     return nullptr;
 }
@@ -96,12 +98,14 @@ std::optional<c10::OperatorHandle> tpj_glue_functional_twin(const c10::OperatorH
     const std::string base = schema.name().substr(schema.name().find("::") + 2);
     std::optional<c10::OperatorHandle> twin;
     if (std::none_of(schema.arguments().begin(), schema.arguments().end(), is_written)) return handle;
-    if (std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const c10::Argument &a) { return is_written(a) && a.is_out(); }))
+    if (std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                    [](const c10::Argument &a) { return is_written(a) && a.is_out(); }))
         for_each_functional_of_out(schema, base, [&](const c10::OperatorHandle &found) {
             twin = found;
             return true;
         });
-    else if (const auto found = c10::Dispatcher::singleton().findSchema({"aten::" + functional_base(base), schema.overload_name()}))
+    else if (const auto found =
+                 c10::Dispatcher::singleton().findSchema({"aten::" + functional_base(base), schema.overload_name()}))
         twin = *found;
     return twin;
 }
@@ -154,8 +158,9 @@ tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row
         return_alias.push_back(alias);
         n_new_returns += alias < 0;
     }
-    writes_lists = form == tpj_glue_form::inplace &&
-                   std::any_of(written.begin(), written.end(), [&](int i) { return schema.arguments()[static_cast<size_t>(i)].type()->kind() == c10::TypeKind::ListType; });
+    writes_lists = form == tpj_glue_form::inplace && std::any_of(written.begin(), written.end(), [&](int i) {
+                       return schema.arguments()[static_cast<size_t>(i)].type()->kind() == c10::TypeKind::ListType;
+                   });
     uses_precision = true; /* until it is known what an op without a row is made of */
     prepares_indices = false;
     if (row == nullptr) {
@@ -168,7 +173,8 @@ tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row
         parameters.push_back({param, index.value_or(-1)});
     }
     const std::string_view family = tpj_op_family(row);
-    uses_precision = family == "matmul" || family == "conv" || family == "attention" || family == "rnn" || family == "linalg";
+    uses_precision =
+        family == "matmul" || family == "conv" || family == "attention" || family == "rnn" || family == "linalg";
     const std::string base = schema.name().substr(schema.name().find("::") + 2);
     prepares_indices = base == "index" || base == "index_put" || base == "index_put_" || base == "_index_put_impl_" ||
                        base == "_index_put_impl" || base == "_unsafe_index" || base == "_unsafe_index_put";

@@ -31,14 +31,14 @@ struct tpj_glue_op {
     tpj_glue_form form;
     std::string name; /* "add.Tensor" */
     std::vector<tpj_glue_parameter> parameters;
-    std::vector<int> written;       /* schema arguments that results go into, in order */
-    std::vector<int> return_alias;  /* per schema return: the argument that it is, -1: a new value */
-    int n_new_returns;              /* returns that are new values */
+    std::vector<int> written;      /* schema arguments that results go into, in order */
+    std::vector<int> return_alias; /* per schema return: the argument that it is, -1: a new value */
+    int n_new_returns;             /* returns that are new values */
     int n_arguments;
     int generator_argument, device_argument; /* -1: none */
-    bool uses_precision;            /* contracts: torch.set_float32_matmul_precision counts */
-    bool writes_lists;              /* in place, on lists of tensors */
-    bool prepares_indices;          /* index.Tensor and its kin: masks become positions first */
+    bool uses_precision;                     /* contracts: torch.set_float32_matmul_precision counts */
+    bool writes_lists;                       /* in place, on lists of tensors */
+    bool prepares_indices;                   /* index.Tensor and its kin: masks become positions first */
 };
 
 /* The functional overload with the arguments of a writing form (out= arguments left out); nothing when there is none. */

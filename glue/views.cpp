@@ -21,9 +21,12 @@
 
 namespace {
 
-at::Tensor view(const at::Tensor &self, c10::SymIntArrayRef sizes) { return at::native::view(self, C10_AS_INTARRAYREF_SLOW(sizes)); }
+at::Tensor view(const at::Tensor &self, c10::SymIntArrayRef sizes) {
+    return at::native::view(self, C10_AS_INTARRAYREF_SLOW(sizes));
+}
 
-at::Tensor as_strided(const at::Tensor &self, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, std::optional<c10::SymInt> offset) {
+at::Tensor as_strided(const at::Tensor &self, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
+                      std::optional<c10::SymInt> offset) {
     return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides),
                                              offset ? std::optional<int64_t>(offset->expect_int()) : std::nullopt);
 }
@@ -34,7 +37,8 @@ at::Tensor reshape_alias(const at::Tensor &self, c10::SymIntArrayRef sizes, c10:
 
 /* PyTorch's native functions grow a storage by copying host memory: it has to be large enough before they look. */
 void reserve(const c10::Storage &storage, size_t n_bytes) {
-    if (n_bytes > storage.nbytes()) at::native::resize_bytes_nocuda(storage, c10::SymInt(static_cast<int64_t>(n_bytes)));
+    if (n_bytes > storage.nbytes())
+        at::native::resize_bytes_nocuda(storage, c10::SymInt(static_cast<int64_t>(n_bytes)));
 }
 bool are_sizes(c10::IntArrayRef sizes) {
     return std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size >= 0; });
@@ -49,7 +53,8 @@ const at::Tensor &resize_(const at::Tensor &self, c10::SymIntArrayRef sizes, std
 
 at::Tensor &set_to_tensor(at::Tensor &self, const at::Tensor &source) { return at::native::set_tensor_(self, source); }
 at::Tensor &set_to_storage(at::Tensor &self, at::Storage source) { return at::native::set_(self, source); }
-at::Tensor &set_to_part(at::Tensor &self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides) {
+at::Tensor &set_to_part(at::Tensor &self, at::Storage source, c10::SymInt offset, c10::SymIntArrayRef sizes,
+                        c10::SymIntArrayRef strides) {
     const c10::IntArrayRef wanted = C10_AS_INTARRAYREF_SLOW(sizes), steps = C10_AS_INTARRAYREF_SLOW(strides);
     const int64_t start = offset.expect_int();
     if (are_sizes(wanted) && are_sizes(steps) && wanted.size() == steps.size() && start >= 0)

@@ -132,7 +132,8 @@ TEST(eager_base_shapes) {
     tpj_dtype dtype;
     int64_t read[64], flat[1] = {6}, many[8] = {1, 1, 1, 1, 1, 1, 2, 3};
     CHECK_OK(tpj_storage_create(0, sizeof values, &storage));
-    CHECK(tpj_storage_is_plain(storage, TPJ_F32, 2, dims) && tpj_storage_is_plain(storage, TPJ_I32, 1, flat)); /* undecided */
+    CHECK(tpj_storage_is_plain(storage, TPJ_F32, 2, dims) &&
+          tpj_storage_is_plain(storage, TPJ_I32, 1, flat)); /* undecided */
     CHECK_INT(tpj_storage_base(storage, &dtype, read), 1);
     CHECK(dtype == TPJ_U8 && read[0] == 24);
     tpj_storage_set_base(storage, TPJ_F64, 1, flat); /* does not fill it: ignored */
@@ -297,8 +298,9 @@ TEST(eager_errors_of_the_device_name_the_op) {
 /* Row `i` of [4, 6], from `first` on; the offset is fixed, or it is input 1. */
 static tpj_status *compile_row(uint64_t *key, int n_words, int64_t offset, bool floating, tpj_program **out_program) {
     char text[512];
-    snprintf(text, sizeof text, "graph {\n  %%0 = input f32[4, 6] view(f32[4] strides=[1] offset=%lld%s)\n%s"
-                                "  %%%d = neg(self=%%0)\n}\n",
+    snprintf(text, sizeof text,
+             "graph {\n  %%0 = input f32[4, 6] view(f32[4] strides=[1] offset=%lld%s)\n%s"
+             "  %%%d = neg(self=%%0)\n}\n",
              (long long)offset, floating ? " given=%1" : "", floating ? "  %1 = scalar i64\n" : "", floating ? 2 : 1);
     return compile(key, n_words, text, out_program);
 }

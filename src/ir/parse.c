@@ -324,9 +324,7 @@ static void store_element(tpj_arg_kind kind, void *data, int i, const tpj_arg *f
             ((double *)data)[i] = from->kind == TPJ_ARG_INT ? (double)from->integer : from->number;
             break;
         case TPJ_ARG_BOOLS: ((bool *)data)[i] = from->boolean; break;
-        default:
-            ((tpj_ref *)data)[i] = from->kind == TPJ_ARG_VALUE ? from->value : (tpj_ref){TPJ_NO_VALUE, 0};
-            break;
+        default: ((tpj_ref *)data)[i] = from->kind == TPJ_ARG_VALUE ? from->value : (tpj_ref){TPJ_NO_VALUE, 0}; break;
     }
 }
 

@@ -23,11 +23,11 @@ static tpj_status *strides_of(const char *statements, char *out_text, size_t siz
     return NULL;
 }
 
-#define CHECK_STRIDES(statements, expected)                      \
-    do {                                                         \
-        char text[256];                                          \
-        CHECK_OK(strides_of((statements), text, sizeof text));   \
-        CHECK_STRING(text, (expected));                          \
+#define CHECK_STRIDES(statements, expected)                    \
+    do {                                                       \
+        char text[256];                                        \
+        CHECK_OK(strides_of((statements), text, sizeof text)); \
+        CHECK_STRING(text, (expected));                        \
     } while (0)
 
 TEST(layout_of_pointwise_results) {
@@ -35,10 +35,13 @@ TEST(layout_of_pointwise_results) {
     CHECK_STRIDES("%0 = input f32[2, 3]\n%1 = neg(self=%0)\n", "3 1");
     CHECK_STRIDES("%0 = input f32[3, 2] view(f32[2, 3] strides=[1, 2] offset=0)\n%1 = neg(self=%0)\n", "1 2");
     CHECK_STRIDES("%0 = input f32[3, 2] view(f32[2, 3] strides=[1, 2] offset=0)\n%1 = input f32[2, 3]\n"
-                  "%2 = add.Tensor(self=%0, other=%1, alpha=1)\n", "1 2");
+                  "%2 = add.Tensor(self=%0, other=%1, alpha=1)\n",
+                  "1 2");
     CHECK_STRIDES("%0 = input f32[2, 3]\n%1 = input f32[3, 2] view(f32[2, 3] strides=[1, 2] offset=0)\n"
-                  "%2 = add.Tensor(self=%0, other=%1, alpha=1)\n", "3 1");
-    CHECK_STRIDES("%0 = input f32[4, 3, 2] view(f32[2, 3, 4] strides=[1, 2, 6] offset=0)\n%1 = exp(self=%0)\n", "1 2 6");
+                  "%2 = add.Tensor(self=%0, other=%1, alpha=1)\n",
+                  "3 1");
+    CHECK_STRIDES("%0 = input f32[4, 3, 2] view(f32[2, 3, 4] strides=[1, 2, 6] offset=0)\n%1 = exp(self=%0)\n",
+                  "1 2 6");
     CHECK_STRIDES("%0 = input f32[4, 6] view(f32[4, 3] strides=[6, 2] offset=0)\n%1 = exp(self=%0)\n", "3 1");
     CHECK_STRIDES("%0 = input f32[3] view(f32[2, 3] strides=[0, 1] offset=0)\n%1 = exp(self=%0)\n", "3 1");
     CHECK_STRIDES("%0 = input f32[3] view(f32[3, 2] strides=[1, 0] offset=0)\n%1 = exp(self=%0)\n", "2 1");
@@ -53,11 +56,13 @@ TEST(layout_of_channels_last) {
                        "%2 = convolution(input=%0, weight=%1, stride=[1, 1], padding=[0, 0], dilation=[1, 1], "
                        "transposed=false, output_padding=[0, 0], groups=1)\n";
     CHECK_STRIDES(conv, "120 1 30 6");
-    CHECK_STRIDES("%0 = input f32[2, 4, 5, 3] view(f32[2, 3, 4, 5] strides=[60, 1, 15, 3] offset=0)\n%1 = exp(self=%0)\n",
-                  "60 1 15 3");
+    CHECK_STRIDES(
+        "%0 = input f32[2, 4, 5, 3] view(f32[2, 3, 4, 5] strides=[60, 1, 15, 3] offset=0)\n%1 = exp(self=%0)\n",
+        "60 1 15 3");
     CHECK_STRIDES("%0 = input f32[2, 3, 4, 5]\n%1 = input f32[6, 3, 1, 1]\n"
                   "%2 = convolution(input=%0, weight=%1, stride=[1, 1], padding=[0, 0], dilation=[1, 1], "
-                  "transposed=false, output_padding=[0, 0], groups=1)\n", "120 20 5 1");
+                  "transposed=false, output_padding=[0, 0], groups=1)\n",
+                  "120 20 5 1");
 }
 
 TEST(layout_by_memory_format) {
@@ -75,12 +80,15 @@ TEST(layout_by_memory_format) {
 
 TEST(layout_of_contiguous_results) {
     CHECK_STRIDES("%0 = input f32[3, 2] view(f32[2, 3] strides=[1, 2] offset=0)\n%1 = input f32[3, 4]\n"
-                  "%2 = mm(self=%0, mat2=%1)\n", "4 1");
-    CHECK_STRIDES("%0 = input f32[3, 2] view(f32[2, 3] strides=[1, 2] offset=0)\n%1 = cat(tensors=[%0, %0], dim=0)\n", "3 1");
+                  "%2 = mm(self=%0, mat2=%1)\n",
+                  "4 1");
+    CHECK_STRIDES("%0 = input f32[3, 2] view(f32[2, 3] strides=[1, 2] offset=0)\n%1 = cat(tensors=[%0, %0], dim=0)\n",
+                  "3 1");
 }
 
 TEST(layout_of_many_dimensions) {
-    char statements[1024] = "%0 = input f32[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2] view(f32[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2] "
-                            "strides=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048] offset=0)\n%1 = neg(self=%0)\n";
+    char statements[1024] =
+        "%0 = input f32[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2] view(f32[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2] "
+        "strides=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048] offset=0)\n%1 = neg(self=%0)\n";
     CHECK_STRIDES(statements, "1 2 4 8 16 32 64 128 256 512 1024 2048");
 }

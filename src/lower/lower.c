@@ -32,7 +32,8 @@ tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input) {
     input = buffer_owner(lowering, input);
     if (lowering->buffers[input] == NULL) {
         const tpj_type *type = &tpj_graph_input(lowering->graph, input)->type;
-        lowering->buffer_parameters[input] = add_parameter(lowering, (tpj_parameter){TPJ_INPUT_BUFFER, input, type->dtype, *type});
+        lowering->buffer_parameters[input] =
+            add_parameter(lowering, (tpj_parameter){TPJ_INPUT_BUFFER, input, type->dtype, *type});
         lowering->buffers[input] = hlo_parameter(lowering->h, type->dtype, type->rank, type->dims);
     }
     return lowering->buffers[input];
@@ -74,7 +75,8 @@ static tpj_value *read_input(tpj_lowering *lowering, int number) {
     if (view == NULL && buffer->type.dtype == input->type.dtype && hlo_same_dims(buffer, &like)) return buffer;
     /* one buffer under two types: this input's is a view of the first one's */
     int64_t *strides = hlo_dims(lowering->h, input->type.rank);
-    tpj_view whole = {.dtype = input->type.dtype, .rank = input->type.rank, .sizes = input->type.dims, .strides = strides};
+    tpj_view whole = {
+        .dtype = input->type.dtype, .rank = input->type.rank, .sizes = input->type.dims, .strides = strides};
     if (view == NULL && strides != NULL) {
         tpj_contiguous_strides(whole.rank, whole.sizes, strides);
         view = &whole;
@@ -130,8 +132,10 @@ static void describe_types(const tpj_lowering *lowering, const tpj_node *node, t
             if (ref.node == TPJ_INPUT) {
                 const tpj_input *input = tpj_graph_input(lowering->graph, ref.result);
                 number = input->kind == TPJ_INPUT_SCALAR;
-                type = input->view != NULL ? (tpj_type){input->view->dtype, input->view->rank, input->view->sizes} : input->type;
-            } else if (ref.node >= 0 && lowering->results[ref.node] != NULL && lowering->results[ref.node][ref.result] != NULL) {
+                type = input->view != NULL ? (tpj_type){input->view->dtype, input->view->rank, input->view->sizes}
+                                           : input->type;
+            } else if (ref.node >= 0 && lowering->results[ref.node] != NULL &&
+                       lowering->results[ref.node][ref.result] != NULL) {
                 type = lowering->results[ref.node][ref.result]->type;
             }
             if (type.dtype == TPJ_N_DTYPES) continue;
@@ -301,7 +305,8 @@ static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
 
 static bool allocate(tpj_lowering *lowering) {
     tpj_arena *arena = hlo_arena(lowering->h);
-    size_t n_inputs = (size_t)tpj_graph_n_inputs(lowering->graph) + 1, n_nodes = (size_t)tpj_graph_n_nodes(lowering->graph) + 1;
+    size_t n_inputs = (size_t)tpj_graph_n_inputs(lowering->graph) + 1,
+           n_nodes = (size_t)tpj_graph_n_nodes(lowering->graph) + 1;
     lowering->buffers = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
     lowering->buffer_parameters = TPJ_ARENA_ARRAY(arena, int, n_inputs);
     lowering->written = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
@@ -330,7 +335,8 @@ static const int64_t *copy_strides(tpj_arena *arena, const tpj_lowered_result *r
 static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outputs, tpj_lowered *lowered) {
     tpj_arena *arena = lowered->memory;
     lowered->n_parameters = lowering->n_parameters;
-    lowered->parameters = tpj_arena_copy(arena, lowering->parameters, sizeof(tpj_parameter) * (size_t)lowering->n_parameters);
+    lowered->parameters =
+        tpj_arena_copy(arena, lowering->parameters, sizeof(tpj_parameter) * (size_t)lowering->n_parameters);
     for (int i = 0; lowered->parameters != NULL && i < lowered->n_parameters; i++)
         lowered->parameters[i].type = copy_type(arena, lowered->parameters[i].type);
     lowered->n_results = outputs->n;
@@ -411,7 +417,8 @@ tpj_status *tpj_lower_graph(const tpj_graph *graph, const tpj_lower_options *opt
     }
     add_random_state(&lowering);
     int n_nodes = tpj_graph_n_nodes(graph);
-    for (int i = 0; i < n_nodes; i++) TPJ_TRY_GOTO(emit_node(&lowering, i, lowering.options->count_only && i == n_nodes - 1));
+    for (int i = 0; i < n_nodes; i++)
+        TPJ_TRY_GOTO(emit_node(&lowering, i, lowering.options->count_only && i == n_nodes - 1));
     status = add_outputs(&lowering, &outputs);
     if (status != NULL && n_nodes > 0) {
         tpj_text text = {0};

@@ -42,7 +42,8 @@ static tpj_value *reinterpret(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
 
 /* The base's elements that make whole ones of another dtype: bytes at the end may be left over (10 bytes as f32). */
 static int64_t usable_elements(tpj_value *base, tpj_dtype dtype) {
-    int64_t n = hlo_elements(base), from = (int64_t)tpj_dtype_bytes(base->type.dtype), to = (int64_t)tpj_dtype_bytes(dtype);
+    int64_t n = hlo_elements(base), from = (int64_t)tpj_dtype_bytes(base->type.dtype),
+            to = (int64_t)tpj_dtype_bytes(dtype);
     return to > from ? n / (to / from) * (to / from) : n;
 }
 

@@ -26,7 +26,8 @@ static int64_t index_of_view(const tpj_view *view, int64_t at, int64_t *out_posi
     return index;
 }
 
-static int64_t index_of_plan(const tpj_view_plan *plan, const tpj_view *view, const int64_t *position, const int64_t *start) {
+static int64_t index_of_plan(const tpj_view_plan *plan, const tpj_view *view, const int64_t *position,
+                             const int64_t *start) {
     int64_t index = 0;
     for (int k = 0; k < plan->rank; k++) {
         int64_t at = start[k];
@@ -40,7 +41,8 @@ static int64_t index_of_plan(const tpj_view_plan *plan, const tpj_view *view, co
 
 /* Every element of the view is where the plan reads it. */
 static bool plan_is_right(const tpj_view_plan *plan, const tpj_view *view, const int64_t *start) {
-    int64_t position[TPJ_VIEW_MAX_RANK], n = product(view->rank, view->sizes), covered = product(plan->rank, plan->dims);
+    int64_t position[TPJ_VIEW_MAX_RANK], n = product(view->rank, view->sizes),
+                                         covered = product(plan->rank, plan->dims);
     if (covered != (plan->cropped >= 0 ? plan->cropped : plan->n_elements)) return false;
     for (int64_t at = 0; at < n; at++)
         if (index_of_view(view, at, position) != index_of_plan(plan, view, position, start)) return false;
@@ -62,37 +64,37 @@ static void draw_chain(const tpj_type *base, tpj_view *view, int64_t *sizes, int
     for (int n = (int)draw(5); n > 0; n--) {
         int dim = view->rank > 0 ? (int)draw(view->rank) : -1;
         switch (draw(5)) {
-        case 0: /* slice */
-            if (dim >= 0 && sizes[dim] > 1) {
-                int64_t start = draw(sizes[dim]), step = 1 + draw(3);
-                view->offset += start * strides[dim];
-                sizes[dim] = (sizes[dim] - start + step - 1) / step;
-                strides[dim] *= step;
-            }
-            break;
-        case 1: /* select */
-            if (dim >= 0) {
-                view->offset += draw(sizes[dim]) * strides[dim];
-                view->rank--;
-                for (int i = dim; i < view->rank; i++) sizes[i] = sizes[i + 1], strides[i] = strides[i + 1];
-            }
-            break;
-        case 2: /* transpose */
-            if (dim >= 0) {
-                int other = (int)draw(view->rank);
-                int64_t size = sizes[dim], stride = strides[dim];
-                sizes[dim] = sizes[other], strides[dim] = strides[other];
-                sizes[other] = size, strides[other] = stride;
-            }
-            break;
-        case 3: /* unsqueeze, with any stride */
-            sizes[view->rank] = 1;
-            strides[view->rank++] = draw(7);
-            break;
-        default: /* expand */
-            sizes[view->rank] = 1 + draw(3);
-            strides[view->rank++] = 0;
-            break;
+            case 0: /* slice */
+                if (dim >= 0 && sizes[dim] > 1) {
+                    int64_t start = draw(sizes[dim]), step = 1 + draw(3);
+                    view->offset += start * strides[dim];
+                    sizes[dim] = (sizes[dim] - start + step - 1) / step;
+                    strides[dim] *= step;
+                }
+                break;
+            case 1: /* select */
+                if (dim >= 0) {
+                    view->offset += draw(sizes[dim]) * strides[dim];
+                    view->rank--;
+                    for (int i = dim; i < view->rank; i++) sizes[i] = sizes[i + 1], strides[i] = strides[i + 1];
+                }
+                break;
+            case 2: /* transpose */
+                if (dim >= 0) {
+                    int other = (int)draw(view->rank);
+                    int64_t size = sizes[dim], stride = strides[dim];
+                    sizes[dim] = sizes[other], strides[dim] = strides[other];
+                    sizes[other] = size, strides[other] = stride;
+                }
+                break;
+            case 3: /* unsqueeze, with any stride */
+                sizes[view->rank] = 1;
+                strides[view->rank++] = draw(7);
+                break;
+            default: /* expand */
+                sizes[view->rank] = 1 + draw(3);
+                strides[view->rank++] = 0;
+                break;
         }
     }
 }
@@ -234,7 +236,8 @@ TEST(view_plans_of_nothing) {
 
 TEST(views_that_are_dense) {
     int order[TPJ_VIEW_MAX_RANK];
-    int64_t sizes[3] = {2, 3, 4}, strides[3] = {12, 4, 1}, turned[3] = {3, 1, 6}, gap[3] = {24, 4, 1}, repeated[3] = {0, 4, 1};
+    int64_t sizes[3] = {2, 3, 4}, strides[3] = {12, 4, 1}, turned[3] = {3, 1, 6}, gap[3] = {24, 4, 1},
+            repeated[3] = {0, 4, 1};
     tpj_view view = {.dtype = TPJ_F32, .rank = 3, .sizes = sizes, .strides = strides};
     CHECK(tpj_view_is_dense(&view, 24, order));
     CHECK(order[0] == 0 && order[1] == 1 && order[2] == 2);

@@ -58,7 +58,10 @@ def test_views_share_memory_for_ever(make_view):
 
 def test_rebinding_data_severs_aliases():
     """pytorch/xla#3392."""
-    for rebind in (lambda x: setattr(x, "data", x.data + 1), lambda x: setattr(x, "data", torch.ones(10, device=DEVICE))):
+    for rebind in (
+        lambda x: setattr(x, "data", x.data + 1),
+        lambda x: setattr(x, "data", torch.ones(10, device=DEVICE)),
+    ):
         x = torch.zeros(10, device=DEVICE)
         y = x.view(2, 5)
         rebind(x)
@@ -112,11 +115,22 @@ def test_the_thousandth_write_is_no_dearer():
 
 def test_offsets_count_in_logical_elements():
     """optimum-habana#961: x[i] of int64 gave every other element."""
-    for dtype in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.float64, torch.bfloat16, torch.complex64, torch.bool):
+    for dtype in (
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.uint8,
+        torch.float64,
+        torch.bfloat16,
+        torch.complex64,
+        torch.bool,
+    ):
         x = torch.arange(10).to(dtype)
         d = x.to(DEVICE)
         assert [d[i].item() for i in range(10)] == [x[i].item() for i in range(10)]
-        assert [int(row.real[1] if row.is_complex() else row[1]) for row in d.view(5, 2)] == [int(v.real) for v in x.view(5, 2)[:, 1].tolist()]
+        assert [int(row.real[1] if row.is_complex() else row[1]) for row in d.view(5, 2)] == [
+            int(v.real) for v in x.view(5, 2)[:, 1].tolist()
+        ]
         assert (d[3:8:2] + 0).tolist() == x[3:8:2].tolist()
         assert d.cpu()[7:].tolist() == d[7:].tolist() == d[7:].clone().tolist()
 
@@ -251,7 +265,13 @@ def test_tied_weights_survive_files():
 def test_copies_keep_the_device():
     """pytorch/xla#876."""
     x = torch.arange(6.0, device=DEVICE).view(2, 3)
-    for y in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x)), copy.copy(nn.Parameter(x)), pickle.loads(pickle.dumps(x.t())).t()):
+    for y in (
+        copy.copy(x),
+        copy.deepcopy(x),
+        pickle.loads(pickle.dumps(x)),
+        copy.copy(nn.Parameter(x)),
+        pickle.loads(pickle.dumps(x.t())).t(),
+    ):
         assert y.device == x.device and torch.equal(y, x)
     assert copy.copy(x).data_ptr() == x.data_ptr() and copy.deepcopy(x).data_ptr() != x.data_ptr()
 
@@ -277,7 +297,12 @@ def test_files_load_to_the_device(location):
 def test_dlpack_does_not_crash():
     """pytorch#195815, #129652."""
     x = torch.arange(3.0, device=DEVICE)
-    for f in (lambda: torch.from_dlpack(x), lambda: torch.utils.dlpack.to_dlpack(x), lambda: x.__dlpack__(), lambda: x.__dlpack_device__()):
+    for f in (
+        lambda: torch.from_dlpack(x),
+        lambda: torch.utils.dlpack.to_dlpack(x),
+        lambda: x.__dlpack__(),
+        lambda: x.__dlpack_device__(),
+    ):
         try:
             f()
         except (BufferError, RuntimeError, ValueError, NotImplementedError):
@@ -365,7 +390,16 @@ def test_events_cover_copies():
 def test_new():
     """pytorch#95734."""
     x = torch.ones(2, device=DEVICE, dtype=torch.float64)
-    for y in (x.new(3), x.new(), x.new_tensor([1.0]), x.new_zeros(2), x.new_ones(2), x.new_full((2,), 3), x.new_empty(2), x.new_empty_strided((2,), (1,))):
+    for y in (
+        x.new(3),
+        x.new(),
+        x.new_tensor([1.0]),
+        x.new_zeros(2),
+        x.new_ones(2),
+        x.new_full((2,), 3),
+        x.new_empty(2),
+        x.new_empty_strided((2,), (1,)),
+    ):
         assert y.device == x.device and y.dtype == torch.float64
     assert x.new([1, 2]).tolist() == [1, 2]
     assert x.type() == "torch.tpu.DoubleTensor"
@@ -420,7 +454,14 @@ def test_flex_attention():
 def test_cpu_tensors_raise():
     """DirectML#442: an assertion in a kernel when a CPU tensor reached it."""
     x = torch.ones(3, device=DEVICE)
-    for f in (lambda y: x + y, lambda y: y - x, lambda y: x.mul_(y), lambda y: torch.cat([x, y]), lambda y: x.dot(y), lambda y: F.linear(x, y.view(1, 3))):
+    for f in (
+        lambda y: x + y,
+        lambda y: y - x,
+        lambda y: x.mul_(y),
+        lambda y: torch.cat([x, y]),
+        lambda y: x.dot(y),
+        lambda y: F.linear(x, y.view(1, 3)),
+    ):
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
             f(torch.ones(3))
     assert (x + torch.tensor(2.0)).tolist() == [3, 3, 3]
@@ -440,7 +481,11 @@ def test_infinities_as_replacements():
         {},
     ):
         for dtype in (torch.float32, torch.bfloat16, torch.float64):
-            close(torch.nan_to_num(x.to(DEVICE, dtype), **options), torch.nan_to_num(x.to(dtype), **options), equal_nan=True)
+            close(
+                torch.nan_to_num(x.to(DEVICE, dtype), **options),
+                torch.nan_to_num(x.to(dtype), **options),
+                equal_nan=True,
+            )
 
 
 def test_logarithms_of_losses_are_clamped():
@@ -567,12 +612,23 @@ def test_reciprocals_of_integers():
     """aws-neuron-sdk#650."""
     for dtype in (torch.int64, torch.int32, torch.uint8, torch.bool):
         x = torch.tensor([1, 3, 7]).to(dtype)
-        for f in (torch.reciprocal, torch.rsqrt, torch.exp, torch.sqrt, torch.sigmoid, torch.sin, lambda t: t / 3, lambda t: t**-1.0, torch.log):
+        for f in (
+            torch.reciprocal,
+            torch.rsqrt,
+            torch.exp,
+            torch.sqrt,
+            torch.sigmoid,
+            torch.sin,
+            lambda t: t / 3,
+            lambda t: t**-1.0,
+            torch.log,
+        ):
             close(f(x.to(DEVICE)), f(x))
 
 
 def test_random_ops_compile_once():
     """pytorch/xla#2783: randn compiled at each step."""
+
     def step():
         torch.randn(7, device=DEVICE)
         torch.rand(7, device=DEVICE)
@@ -590,7 +646,13 @@ def test_random_ops_compile_once():
 def test_learning_rates_do_not_compile():
     """pytorch/xla#3604, #4994, pytorch#69634: also where lr equals eps."""
     p = nn.Parameter(torch.ones(3, device=DEVICE))
-    for make in (torch.optim.AdamW, torch.optim.Adam, lambda ps: torch.optim.SGD(ps, 0.1), torch.optim.Adagrad, torch.optim.RMSprop):
+    for make in (
+        torch.optim.AdamW,
+        torch.optim.Adam,
+        lambda ps: torch.optim.SGD(ps, 0.1),
+        torch.optim.Adagrad,
+        torch.optim.RMSprop,
+    ):
         optimizer = make([p])
         programs = None
         for step, lr in enumerate([0.1, 0.01, 1e-3, 1e-8, 1e-7, 0.5, 0.25, 1e-8, 3.0, 1e-2]):

@@ -117,7 +117,14 @@ def test_broadcasting():
 def test_layouts():
     cpu = torch.arange(96.0).view(2, 3, 4, 4)
     last = cpu.to(memory_format=torch.channels_last)
-    for source in (cpu, last, cpu[:, :, ::2], cpu.permute(3, 0, 1, 2), cpu[:, :1].expand(2, 3, 4, 4), cpu[1:, 1:, 1:, 1:]):
+    for source in (
+        cpu,
+        last,
+        cpu[:, :, ::2],
+        cpu.permute(3, 0, 1, 2),
+        cpu[:, :1].expand(2, 3, 4, 4),
+        cpu[1:, 1:, 1:, 1:],
+    ):
         device = source.to(DEVICE)
         assert torch.equal(device.cpu(), source)
         assert device.stride() == source.clone().stride()

@@ -39,9 +39,17 @@ def test_a_message_names_op_operands_and_line():
 
 SHAPES = [
     (lambda d: torch.ones(4, 8, device=d) @ torch.ones(3, device=d), RuntimeError, r"mv\(f32\[4, 8\], f32\[3\]\)"),
-    (lambda d: torch.ones(2, 3, device=d) @ torch.ones(2, 3, device=d), RuntimeError, r"mm\(f32\[2, 3\], f32\[2, 3\]\)"),
+    (
+        lambda d: torch.ones(2, 3, device=d) @ torch.ones(2, 3, device=d),
+        RuntimeError,
+        r"mm\(f32\[2, 3\], f32\[2, 3\]\)",
+    ),
     (lambda d: torch.bmm(torch.ones(2, 3, device=d), torch.ones(2, 3, device=d)), RuntimeError, "3D"),
-    (lambda d: torch.cat([torch.ones(2, 3, device=d), torch.ones(3, device=d)]), RuntimeError, "same number of dimensions"),
+    (
+        lambda d: torch.cat([torch.ones(2, 3, device=d), torch.ones(3, device=d)]),
+        RuntimeError,
+        "same number of dimensions",
+    ),
     (lambda d: torch.stack([torch.ones(2, device=d), torch.ones(3, device=d)]), RuntimeError, "equal size"),
     (lambda d: torch.ones(4, 8, device=d).view(5, 7), RuntimeError, "invalid for input of size 32"),
     (lambda d: torch.ones(4, 8, device=d).expand(3, 4, 9), RuntimeError, "expanded size"),
@@ -52,7 +60,11 @@ SHAPES = [
     (lambda d: torch.ones(4, 4, device=d)[1, 1, 1], IndexError, "too many indices"),
     (lambda d: nn.Linear(3, 4).to(d)(torch.ones(2, 5, device=d)), RuntimeError, "addmm|shapes"),
     (lambda d: nn.Conv2d(3, 4, 3).to(d)(torch.ones(1, 2, 8, 8, device=d)), RuntimeError, "channels"),
-    (lambda d: torch.ones(3, device=d).gather(0, torch.zeros(2, 2, dtype=torch.int64, device=d)), RuntimeError, "dimensions"),
+    (
+        lambda d: torch.ones(3, device=d).gather(0, torch.zeros(2, 2, dtype=torch.int64, device=d)),
+        RuntimeError,
+        "dimensions",
+    ),
     (lambda d: torch.empty(-1, device=d), RuntimeError, "negative dimension"),
     (lambda d: torch.empty(2**62, device=d), RuntimeError, "overflow"),
     (lambda d: torch.arange(0, 10, -1, device=d), RuntimeError, "step sign"),
@@ -89,9 +101,9 @@ DTYPES = [
 
 @pytest.mark.parametrize(("wrong", "text"), DTYPES)
 def test_dtypes(wrong, text):
-    with pytest.raises(Exception) as on_cpu:  # noqa: PT011
+    with pytest.raises(Exception) as on_cpu:
         wrong("cpu")
-    with pytest.raises(Exception, match=text) as on_device:  # noqa: PT011
+    with pytest.raises(Exception, match=text) as on_device:
         wrong(DEVICE)
     assert issubclass(on_device.type, on_cpu.type) or issubclass(on_cpu.type, on_device.type)
 
@@ -119,7 +131,9 @@ def test_dtypes(wrong, text):
     ],
 )
 def test_mixed_devices(mixed):
-    with pytest.raises(RuntimeError, match=r"Expected all tensors to be on the same device.*(tpu.*cpu|cpu.*tpu)") as error:
+    with pytest.raises(
+        RuntimeError, match=r"Expected all tensors to be on the same device.*(tpu.*cpu|cpu.*tpu)"
+    ) as error:
         mixed(ones(3), torch.zeros(3))
     assert "alpha=" not in str(error.value)
 

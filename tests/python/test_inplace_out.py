@@ -23,7 +23,7 @@ def agree(function, *tensors, exact=True):
 
 def same_error(function, *tensors):
     """Raises on both, the same type, and the CPU's text is in the device's where it does not name the device."""
-    with pytest.raises(Exception) as on_cpu:  # noqa: PT011
+    with pytest.raises(Exception) as on_cpu:
         function(*tensors)
     with pytest.raises(type(on_cpu.value)) as on_device:
         function(*[t.to(DEVICE) for t in tensors])
@@ -56,7 +56,15 @@ def test_type_promotion_that_does_not_fit(target, other, op):
 
 
 def test_type_promotion_that_fits():
-    for target in (torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64):
+    for target in (
+        torch.uint8,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+    ):
         for other in (torch.bool, torch.uint8, torch.int32):
             agree(lambda a, b: a.add_(b), torch.ones(4, dtype=target), torch.ones(4, dtype=other))
     agree(lambda a, b: a.mul_(b), floats(4).half(), floats(4).double())

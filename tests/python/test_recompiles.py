@@ -268,7 +268,11 @@ def test_gradients_of_slices():
 
     def gradient(device, t):
         leaf = x.clone().to(device).requires_grad_()
-        rows = leaf[t] * leaf[:, 2].sum() + leaf[t : t + 1, 1:3].sum() + leaf.select(0, t - 12) * leaf[t - 12 : (t - 11) or None].sum()
+        rows = (
+            leaf[t] * leaf[:, 2].sum()
+            + leaf[t : t + 1, 1:3].sum()
+            + leaf.select(0, t - 12) * leaf[t - 12 : (t - 11) or None].sum()
+        )
         rows.sum().backward()
         return leaf.grad
 

@@ -516,6 +516,36 @@ def test_resized_storages():
     same(device, torch.full((2, 2), 3.0))
 
 
+def test_storages_with_bytes_left_over():
+    for device in ("cpu", DEVICE):
+        raw = torch.arange(11, dtype=torch.uint8, device=device)
+        raw[:8].view(torch.float32).fill_(1)
+        assert raw.tolist() == [0, 0, 128, 63] * 2 + [8, 9, 10]
+        assert raw[4:8].view(torch.int32).item() == 0x3F800000
+        assert (raw[4:8].view(torch.int32) + 1).item() == 0x3F800001
+        storage = torch.UntypedStorage(10, device=device)
+        x = torch.empty(0, device=device).set_(storage, 0, (2,), (1,))
+        assert x.fill_(3).tolist() == [3, 3] and storage.nbytes() == 10
+
+
+def test_storages_that_are_too_small():
+    x = torch.arange(6.0, device=DEVICE)
+    x.untyped_storage().resize_(12)
+    assert x[:3].tolist() == [0, 1, 2]
+    for use in (
+        lambda: x + 1,
+        lambda: x.add_(1),
+        lambda: x.cpu(),
+        lambda: x.copy_(torch.ones(6)),
+        lambda: x[4:].clone(),
+    ):
+        with pytest.raises(RuntimeError):
+            use()
+    x.untyped_storage().resize_(24)
+    x[3:] = 7
+    assert x.tolist() == [0, 1, 2, 7, 7, 7]
+
+
 def test_real_and_imaginary_parts():
     cpu, device = pair(torch.complex(torch.arange(6.0), 10 + torch.arange(6.0)).view(2, 3))
     for f in (
