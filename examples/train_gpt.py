@@ -195,7 +195,7 @@ def main() -> int:
     held_out = held_out_loss(model, held_out_text, args, device)
     print(f"held-out loss {held_out:.3f} nats per byte (an untrained model has {math.log(256):.3f})")
     sampler = torch.Generator().manual_seed(args.seed)
-    sample = generate(model, b"def read_file(path):\n    if", 300, temperature=0.6, generator=sampler)
+    sample = generate(model, b"class Reader:\n    def __init__(self, ", 400, temperature=0.8, generator=sampler)
     print("sample:\n" + "\n".join("  | " + line for line in sample.decode("utf-8", "replace").splitlines()))
 
     weights = stem.with_suffix(".safetensors")
