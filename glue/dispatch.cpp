@@ -71,6 +71,13 @@ tpj_program *find_or_compile(tpj_glue_call &call, bool count_only = false, const
 
 bool is_debug_mode() { return tpj_config_eager_mode()[0] == 'd'; }
 
+/* Bad indices are found by the device, after the line that gave them has been left. */
+C10_NOINLINE void say_line(c10::DeviceIndex device, const tpj_program *program) {
+    std::string file;
+    int line = 0;
+    if (tpj_glue_user_line(&file, &line)) tpj_eager_called_at(device, program, file.c_str(), line);
+}
+
 Storages launch(const tpj_glue_call &call, tpj_program *program) {
     Storages storages(static_cast<size_t>(tpj_program_n_results(program)), nullptr);
     uint64_t random[2] = {0, 0};
@@ -87,6 +94,7 @@ Storages launch(const tpj_glue_call &call, tpj_program *program) {
     }
     tpj_status *status = tpj_eager_run(program, call.device(), call.operands().data(),
                                        static_cast<int>(call.operands().size()), random, storages.data());
+    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(tpj_eager_has_checks(program))) say_line(call.device(), program);
     if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(is_debug_mode())) status = tpj_runtime_synchronize(call.device());
     if (C10_UNLIKELY(status != nullptr)) {
         for (tpj_storage *storage : storages) tpj_storage_destroy(storage);

@@ -57,7 +57,9 @@ typedef struct tpj_lowered {
     tpj_floating *floating;
     int n_floating;
     uint64_t random_count; /* how far a launch advances the generator's offset */
-    void *memory;          /* holds all of the above but the module */
+    const char
+        *description; /* of the last node, for errors: "embedding(f32[4, 8], i64[3])"; NULL where there is none */
+    void *memory;     /* holds all of the above but the module */
 } tpj_lowered;
 
 typedef struct tpj_lower_options {

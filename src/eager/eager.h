@@ -114,6 +114,10 @@ tpj_program *tpj_eager_find_floating(uint64_t *key, int n_words, const tpj_opera
  * for each result with target -1 (NULL for targets and for none). Nothing is written on error. */
 tpj_status *tpj_eager_run(tpj_program *program, int device, const tpj_operand *operands, int n_operands,
                           const uint64_t random[2], tpj_storage **out_storages) TPJ_MUST_USE;
+/* Whether launches of the program leave index checks behind; and where the latest launch was called from (copied), for the
+ * errors of those. */
+bool tpj_eager_has_checks(const tpj_program *program);
+void tpj_eager_called_at(int device, const tpj_program *program, const char *file, int line);
 /* For keys: the storage's base shape is exactly these dims and dtype in row-major order (or it was never written and its
  * size fits), so that a tensor of that shape at offset 0 needs no view. Otherwise the base has to be in the key:
  * tpj_storage_base copies it. */

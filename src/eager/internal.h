@@ -33,6 +33,8 @@ typedef struct pending_check {
     tpj_buffer *buffer;
     tpj_program *program;
     int check;
+    char *file; /* where it was called, malloc'ed; NULL: not known */
+    int line;
 } pending_check;
 
 /* One device. Its lock is the order of launches: it is held across Execute, which the lock rule otherwise forbids, because

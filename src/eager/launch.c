@@ -1,4 +1,5 @@
 /* Calling an op: find the program or make it, gather its inputs, launch, store its results. */
+#define _POSIX_C_SOURCE 200809L /* strdup */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +128,9 @@ tpj_status *tpj_device_take_checks(tpj_device *device) {
         }
         tpj_lock_release(&device->lock);
         if (!more) break;
-        tpj_status *status = tpj_program_check(pending.program, pending.check, pending.buffer);
+        tpj_status *status =
+            tpj_program_check(pending.program, pending.check, pending.buffer, pending.file, pending.line);
+        free(pending.file);
         tpj_buffer_release(pending.buffer);
         tpj_program_release(pending.program);
         if (first == NULL)
@@ -140,7 +143,22 @@ tpj_status *tpj_device_take_checks(tpj_device *device) {
 
 void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check) {
     tpj_program_retain(program);
-    device->checks[device->n_checks++] = (pending_check){buffer, program, check};
+    device->checks[device->n_checks++] = (pending_check){buffer, program, check, NULL, 0};
+}
+
+bool tpj_eager_has_checks(const tpj_program *program) { return program->lowered->n_checks > 0; }
+
+void tpj_eager_called_at(int ordinal, const tpj_program *program, const char *file, int line) {
+    tpj_device *device = tpj_device_peek(ordinal);
+    if (device == NULL) return;
+    tpj_lock_acquire(&device->lock);
+    for (int i = device->n_checks; i-- > 0;) {
+        pending_check *pending = &device->checks[i];
+        if (pending->program != program || pending->file != NULL) continue;
+        pending->file = strdup(file); /* without memory the message names the first call */
+        pending->line = line;
+    }
+    tpj_lock_release(&device->lock);
 }
 
 /* ---- launch ---- */
@@ -272,7 +290,7 @@ done:
             if (out_storages[i] != NULL) tpj_storage_destroy(out_storages[i]);
             out_storages[i] = NULL;
         }
-        status = tpj_status_annotate(status, "%s", program->op != NULL ? program->op : "program");
+        status = tpj_status_annotate(status, "%s", program->op != NULL ? program->lowered->description : "program");
     }
     return status;
 }

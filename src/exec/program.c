@@ -106,15 +106,17 @@ uint64_t tpj_program_random_count(const tpj_program *program) { return program->
 
 tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program) {
     if (status == NULL || program == NULL || program->op == NULL) return status;
-    if (program->file == NULL) return tpj_status_annotate(status, "%s", program->op);
-    return tpj_status_annotate(status, "%s (first called at %s:%d)", program->op, program->file, program->line);
+    const char *op = program->lowered->description;
+    if (program->file == NULL) return tpj_status_annotate(status, "%s", op);
+    return tpj_status_annotate(status, "%s (first called at %s:%d)", op, program->file, program->line);
 }
 
-tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result) {
+tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result, const char *file, int line) {
     int64_t found = INT64_MIN;
     TPJ_TRY(tpj_buffer_to_host(result, &found, sizeof found));
     if (found == INT64_MIN) return NULL;
-    return tpj_program_annotate(tpj_status_create(TPJ_INDEX, "index %lld is out of bounds for dimension with size %lld",
-                                                  (long long)found, (long long)program->lowered->checks[check].size),
-                                program);
+    tpj_status *status = tpj_status_create(TPJ_INDEX, "index %lld is out of bounds for dimension with size %lld",
+                                           (long long)found, (long long)program->lowered->checks[check].size);
+    if (file == NULL) return tpj_program_annotate(status, program);
+    return tpj_status_annotate(status, "%s (called at %s:%d)", program->lowered->description, file, line);
 }

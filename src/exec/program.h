@@ -28,9 +28,11 @@ void tpj_number_encode(const tpj_number *number, tpj_dtype dtype, uint64_t out_b
 tpj_status *tpj_random_state_create(tpj_client *client, int device, const uint64_t random[2],
                                     tpj_buffer **out_buffer) TPJ_MUST_USE;
 
-/* Waits for the result of an index check; TPJ_INDEX, with the op and the user's line, when an index was out of range. */
-tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result) TPJ_MUST_USE;
-/* "add.Tensor (first called at train.py:17): " before an error of what the program made. NULL program: as it is. */
+/* Waits for the result of an index check; TPJ_INDEX, with the op and the user's line, when an index was out of range.
+ * `file`, `line`: of this launch; NULL: the program's first is named. */
+tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result, const char *file,
+                              int line) TPJ_MUST_USE;
+/* "add.Tensor(f32[3], number) (first called at train.py:17): " before an error of what the program made. NULL program: as it is. */
 tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program) TPJ_MUST_USE;
 
 typedef struct tpj_compile_counts {

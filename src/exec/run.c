@@ -119,7 +119,7 @@ static tpj_status *gather_inputs(run *r) {
 static tpj_status *take_results(run *r, tpj_buffer **outputs) {
     const tpj_lowered *lowered = r->program->lowered;
     int n = r->program->n_outputs - lowered->n_checks;
-    for (int i = 0; i < lowered->n_checks; i++) TPJ_TRY(tpj_program_check(r->program, i, r->results[n + i]));
+    for (int i = 0; i < lowered->n_checks; i++) TPJ_TRY(tpj_program_check(r->program, i, r->results[n + i], NULL, 0));
     for (int i = 0, at = 0; i < lowered->n_results; i++) {
         outputs[i] = NULL;
         if (lowered->results[i].none) continue;

@@ -365,6 +365,13 @@ static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outpu
         lowered->floating[i].most = tpj_arena_copy(arena, f->floating.most, sizeof(int64_t) * (size_t)f->floating.n);
     }
     lowered->random_count = lowering->random_count;
+    int n_nodes = tpj_graph_n_nodes(lowering->graph);
+    if (n_nodes > 0) {
+        tpj_text text = {0};
+        describe_types(lowering, tpj_graph_node(lowering->graph, n_nodes - 1), &text);
+        lowered->description = tpj_arena_string(arena, tpj_text_string(&text));
+        tpj_text_destroy(&text);
+    }
     return arena->failed ? tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory") : NULL;
 }
 

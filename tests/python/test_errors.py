@@ -216,6 +216,18 @@ def test_bad_index_at_synchronisation():
         ones(1).item()
 
 
+def test_bad_index_names_the_line():
+    """Also where the program was made by another line."""
+    table = ones(5, 8)
+    nn.functional.embedding(index(1, 2), table)
+    nn.functional.embedding(index(1, 7), table)
+    line = line_here() - 1
+    nn.functional.embedding(index(1, 3), table)
+    with pytest.raises(IndexError) as error:
+        torch.tpu.synchronize()
+    assert f"embedding(f32[5, 8], i64[2]) (called at {__file__}:{line}): index 7 is out of bounds" in str(error.value)
+
+
 def test_negative_indices():
     x = torch.arange(4.0, device=DEVICE)
     assert x[index(-1, -4)].tolist() == [3, 0]
