@@ -65,9 +65,10 @@ void register_all(torch::Library &library) {
 
 /* Ops of other libraries, and ATen ops that came after the loop. */
 void fall_back(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!is_view(op.schema()) && op.hasKernelForDispatchKey(c10::DispatchKey::CPU), op.operator_name(),
-                                " has no kernel for the tpu device, and none for the CPU that could stand in. Register one with "
-                                "torch.library for the dispatch key PrivateUse1 or CompositeExplicitAutograd");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !is_view(op.schema()) && op.hasKernelForDispatchKey(c10::DispatchKey::CPU), op.operator_name(),
+        " has no kernel for the tpu device, and none for the CPU that could stand in. Register one with "
+        "torch.library for the dispatch key PrivateUse1 or CompositeExplicitAutograd");
     const tpj_glue_op facts(op, nullptr, tpj_glue_form::functional);
     tpj_glue_fall_back(facts, *stack);
 }
@@ -90,4 +91,6 @@ extern "C" TPJ_API void tpj_glue_register(void) {
     register_all(*library);
 }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back>());
+}

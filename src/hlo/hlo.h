@@ -26,7 +26,7 @@
 
 typedef struct tpj_hlo tpj_hlo;
 typedef struct tpj_value {
-    int id;        /* prints as %id, or %id#result when n_of > 1 */
+    int id; /* prints as %id, or %id#result when n_of > 1 */
     int result, n_of;
     tpj_type type; /* dims live in the builder's arena */
 } tpj_value;
@@ -41,14 +41,14 @@ void hlo_donate(tpj_hlo *h, int parameter, int output);
 /* Where the following ops come from, for MLIR locations: op name and user's file and line (file may be NULL). */
 void hlo_location(tpj_hlo *h, const char *name, const char *file, int line);
 /* Ends the function with these results and returns the module's text, malloc'ed, or the first error. */
-tpj_status *hlo_finish(tpj_hlo *h, const char *function_name, tpj_value *const *results, int n_results, char **out_module,
-                       size_t *out_length) TPJ_MUST_USE;
+tpj_status *hlo_finish(tpj_hlo *h, const char *function_name, tpj_value *const *results, int n_results,
+                       char **out_module, size_t *out_length) TPJ_MUST_USE;
 /* Records an error (if it is the first) and returns the poison value, a f32 scalar. */
 tpj_value *hlo_fail(tpj_hlo *h, tpj_code code, const char *format, ...) TPJ_PRINTF(3, 4);
 bool hlo_failed(const tpj_hlo *h);
 /* Takes the first error out of the builder (NULL: none). */
 tpj_status *hlo_take_status(tpj_hlo *h) TPJ_MUST_USE;
-tpj_arena *hlo_arena(tpj_hlo *h); /* for arrays that emission needs; dies with the builder */
+tpj_arena *hlo_arena(tpj_hlo *h);     /* for arrays that emission needs; dies with the builder */
 int64_t *hlo_dims(tpj_hlo *h, int n); /* zeroed array of n numbers in the arena */
 
 /* ---- constants ---- */
@@ -111,8 +111,9 @@ void hlo_expand_together3(tpj_hlo *h, tpj_value **x, tpj_value **y, tpj_value **
 /* ---- shape ---- */
 tpj_value *hlo_reshape(tpj_hlo *h, tpj_value *x, int rank, const int64_t *dims);
 tpj_value *hlo_flatten(tpj_hlo *h, tpj_value *x); /* to rank 1 */
-tpj_value *hlo_transpose(tpj_hlo *h, tpj_value *x, const int64_t *permutation); /* result dim i is x's dim permutation[i] */
-tpj_value *hlo_swap(tpj_hlo *h, tpj_value *x, int a, int b);                    /* transpose of two dimensions */
+tpj_value *hlo_transpose(tpj_hlo *h, tpj_value *x,
+                         const int64_t *permutation);        /* result dim i is x's dim permutation[i] */
+tpj_value *hlo_swap(tpj_hlo *h, tpj_value *x, int a, int b); /* transpose of two dimensions */
 /* stablehlo's: mapping[i] says which result dimension x's dimension i becomes. */
 tpj_value *hlo_broadcast_in_dim(tpj_hlo *h, tpj_value *x, int rank, const int64_t *dims, const int64_t *mapping);
 tpj_value *hlo_unsqueeze(tpj_hlo *h, tpj_value *x, int dim);
@@ -122,7 +123,8 @@ tpj_value *hlo_slice_dim(tpj_hlo *h, tpj_value *x, int dim, int64_t start, int64
 tpj_value *hlo_dynamic_slice(tpj_hlo *h, tpj_value *x, tpj_value *const *starts, const int64_t *sizes); /* scalars */
 tpj_value *hlo_dynamic_update_slice(tpj_hlo *h, tpj_value *x, tpj_value *update, tpj_value *const *starts);
 /* low/high may be negative (crops); interior >= 0. `value` is a scalar. */
-tpj_value *hlo_pad(tpj_hlo *h, tpj_value *x, tpj_value *value, const int64_t *low, const int64_t *high, const int64_t *interior);
+tpj_value *hlo_pad(tpj_hlo *h, tpj_value *x, tpj_value *value, const int64_t *low, const int64_t *high,
+                   const int64_t *interior);
 tpj_value *hlo_pad_dim(tpj_hlo *h, tpj_value *x, tpj_value *value, int dim, int64_t low, int64_t high);
 tpj_value *hlo_concatenate(tpj_hlo *h, tpj_value *const *xs, int n, int dim);
 tpj_value *hlo_reverse(tpj_hlo *h, tpj_value *x, const int64_t *dims, int n);
@@ -142,7 +144,8 @@ typedef struct hlo_window {
 } hlo_window;
 tpj_value *hlo_reduce_window(tpj_hlo *h, const char *kind, tpj_value *x, tpj_value *init, const hlo_window *window);
 /* select: "GE" picks the window's maximum. */
-tpj_value *hlo_select_and_scatter(tpj_hlo *h, tpj_value *x, tpj_value *source, tpj_value *init, const hlo_window *window);
+tpj_value *hlo_select_and_scatter(tpj_hlo *h, tpj_value *x, tpj_value *source, tpj_value *init,
+                                  const hlo_window *window);
 /* Cumulative add/multiply/maximum/minimum along dim. */
 tpj_value *hlo_cumulative(tpj_hlo *h, const char *kind, tpj_value *x, int dim, bool reverse);
 
@@ -150,24 +153,31 @@ tpj_value *hlo_cumulative(tpj_hlo *h, const char *kind, tpj_value *x, int dim, b
 /* A region's body: receives the block's arguments and returns its results through `results` (n_results of them). */
 typedef void (*hlo_body)(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context);
 /* Sorts all xs together along dim by a comparator over (a0, b0, a1, b1, ..) that returns one bool. out: n values. */
-void hlo_sort(tpj_hlo *h, tpj_value *const *xs, int n, int dim, bool stable, hlo_body less, void *context, tpj_value **out);
+void hlo_sort(tpj_hlo *h, tpj_value *const *xs, int n, int dim, bool stable, hlo_body less, void *context,
+              tpj_value **out);
 /* General reduction of n arrays with n scalar inits: the body gets (accumulators.., elements..) and returns n. */
 void hlo_reduce_body(tpj_hlo *h, tpj_value *const *xs, tpj_value *const *inits, int n, const int64_t *dims, int n_dims,
                      hlo_body body, void *context, tpj_value **out);
 /* while: condition returns one bool, body returns n values of the initial values' types. */
-void hlo_while(tpj_hlo *h, tpj_value *const *initial, int n, hlo_body condition, hlo_body body, void *context, tpj_value **out);
+void hlo_while(tpj_hlo *h, tpj_value *const *initial, int n, hlo_body condition, hlo_body body, void *context,
+               tpj_value **out);
 /* if: both branches take no arguments and return n values; types are those of the branches' results. */
-void hlo_if(tpj_hlo *h, tpj_value *predicate, hlo_body on_true, hlo_body on_false, void *context, const tpj_type *types, int n,
-            tpj_value **out);
+void hlo_if(tpj_hlo *h, tpj_value *predicate, hlo_body on_true, hlo_body on_false, void *context, const tpj_type *types,
+            int n, tpj_value **out);
 
 /* ---- gather and scatter (stablehlo's dimension numbers) ---- */
 typedef struct hlo_gather_numbers {
-    const int64_t *offset_dims; int n_offset_dims;                 /* scatter: update_window_dims */
-    const int64_t *collapsed; int n_collapsed;                     /* scatter: inserted_window_dims */
-    const int64_t *operand_batching; const int64_t *indices_batching; int n_batching;
-    const int64_t *start_index_map; int n_start_index_map;         /* scatter: scatter_dims_to_operand_dims */
+    const int64_t *offset_dims;
+    int n_offset_dims; /* scatter: update_window_dims */
+    const int64_t *collapsed;
+    int n_collapsed; /* scatter: inserted_window_dims */
+    const int64_t *operand_batching;
+    const int64_t *indices_batching;
+    int n_batching;
+    const int64_t *start_index_map;
+    int n_start_index_map; /* scatter: scatter_dims_to_operand_dims */
     int64_t index_vector_dim;
-    const int64_t *slice_sizes;                                    /* gather only; one per operand dimension */
+    const int64_t *slice_sizes; /* gather only; one per operand dimension */
     bool sorted, unique;
 } hlo_gather_numbers;
 /* Out-of-range starts are clamped by the device: rows that can see bad indices must check them (tpj_check_index). */
@@ -201,11 +211,13 @@ tpj_value *hlo_convolve(tpj_hlo *h, tpj_value *x, tpj_value *kernel, const hlo_c
 
 /* ---- others ---- */
 /* THREE_FRY random bits (u32 or u64) of a shape from state u64[2]; out_state may be NULL. */
-tpj_value *hlo_random_bits(tpj_hlo *h, tpj_value *state, tpj_dtype dtype, int rank, const int64_t *dims, tpj_value **out_state);
+tpj_value *hlo_random_bits(tpj_hlo *h, tpj_value *state, tpj_dtype dtype, int rank, const int64_t *dims,
+                           tpj_value **out_state);
 /* type: "FFT" "IFFT" "RFFT" "IRFFT" over the last n_dims dims; length: sizes of those dims (of the real side). */
 tpj_value *hlo_fft(tpj_hlo *h, tpj_value *x, const char *type, const int64_t *length, int n_dims);
 tpj_value *hlo_cholesky(tpj_hlo *h, tpj_value *x, bool lower);
-tpj_value *hlo_triangular_solve(tpj_hlo *h, tpj_value *a, tpj_value *b, bool left, bool lower, bool unit, const char *transpose);
+tpj_value *hlo_triangular_solve(tpj_hlo *h, tpj_value *a, tpj_value *b, bool left, bool lower, bool unit,
+                                const char *transpose);
 /* The general form: any op by its full name, attributes as MLIR text without braces ("dimension = 0 : i64"), n_results
  * results of the given types into out. */
 void hlo_op(tpj_hlo *h, const char *name, tpj_value *const *operands, int n_operands, const char *attributes,
