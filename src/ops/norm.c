@@ -335,9 +335,9 @@ static void update_running(tpj_emit *e, const batch *b, const char *name, tpj_va
     }
     tpj_value *running = tpj_in_as(e, name, b->compute);
     if (new_value != NULL) {
-        double momentum = tpj_float(e, "momentum", 0.1);
-        running = hlo_add(b->h, hlo_mul(b->h, running, number(b->h, running, 1 - momentum)),
-                          hlo_mul(b->h, new_value, number(b->h, new_value, momentum)));
+        tpj_value *momentum = tpj_scalar(e, "momentum", b->compute);
+        tpj_value *rest = hlo_sub(b->h, hlo_number(b->h, b->compute, 1), momentum);
+        running = hlo_add(b->h, hlo_mul(b->h, running, rest), hlo_mul(b->h, new_value, momentum));
     }
     tpj_out_as(e, running, tpj_in_type(e, name).dtype);
 }
@@ -542,7 +542,7 @@ static void emit_weight_norm_backward(tpj_emit *e) {
 }
 
 #define BATCH_HEAD "T input, T? weight, T? bias, "
-#define BATCH_TAIL ", F momentum, F eps"
+#define BATCH_TAIL ", f momentum, F eps" /* without a fixed momentum, modules give 1 / (number of batches so far) */
 #define BATCH_ROW(op, parameters, bits) \
     {.name = op, .params = BATCH_HEAD parameters, .emit = emit_batch_norm, .variant = bits, .layout = TPJ_LAYOUT_SELF}
 

@@ -185,7 +185,12 @@ static void emit_triangle(tpj_emit *e) {
         tpj_fail(e, TPJ_RUNTIME, "%s: input tensor must have at least 2 dimensions", tpj_row(e)->name);
         return;
     }
-    tpj_value *kept = tpj_band_mask(h, tpj_row(e)->hlo, x->type.rank, x->type.dims, tpj_int(e, "diagonal", 0));
+    int rank = x->type.rank;
+    tpj_value *rows = hlo_iota(h, TPJ_I32, rank, x->type.dims, rank - 2);
+    tpj_value *columns = hlo_iota(h, TPJ_I32, rank, x->type.dims, rank - 1);
+    tpj_value *diagonal = tpj_scalar(e, "diagonal", TPJ_I32);
+    if (diagonal != NULL) rows = hlo_add(h, rows, diagonal);
+    tpj_value *kept = hlo_compare(h, tpj_row(e)->hlo, columns, rows);
     tpj_out(e, hlo_select(h, kept, x, hlo_number(h, x->type.dtype, 0)));
 }
 
@@ -415,8 +420,8 @@ const tpj_op_def tpj_ops_shape[] = {
     {.name = "flip", .params = "T self, I[] dims", .emit = emit_flip, .layout = TPJ_LAYOUT_SELF},
     {.name = "roll", .params = "T self, I[] shifts, I[] dims=[]", .emit = emit_roll},
     {.name = "repeat", .params = "T self, I[] repeats", .emit = emit_repeat},
-    {.name = "tril", .params = "T self, I diagonal=0", .emit = emit_triangle, .hlo = "LE"},
-    {.name = "triu", .params = "T self, I diagonal=0", .emit = emit_triangle, .hlo = "GE"},
+    {.name = "tril", .params = "T self, I~ diagonal=0", .emit = emit_triangle, .hlo = "LE"},
+    {.name = "triu", .params = "T self, I~ diagonal=0", .emit = emit_triangle, .hlo = "GE"},
     {.name = "trace", .params = "T self", .emit = emit_trace},
     {.name = "diag_embed", .params = "T self, I offset=0, I dim1=-2, I dim2=-1", .emit = emit_diag_embed},
     {.name = "im2col", .params = "T self, I[] kernel_size, I[] dilation, I[] padding, I[] stride", .emit = emit_im2col},

@@ -90,6 +90,29 @@ def test_exponents():
         integers**-9
 
 
+def test_momentum_of_running_statistics():
+    """Without a momentum, BatchNorm gives one over the number of batches, which changes at every step."""
+    cpu, device = nn.BatchNorm1d(4, momentum=None), nn.BatchNorm1d(4, momentum=None).to(DEVICE)
+    torch.manual_seed(0)
+    batches = torch.randn(8, 6, 4)
+
+    def step(i):
+        cpu(batches[i])
+        device(batches[i].to(DEVICE))
+        torch.testing.assert_close(device.running_mean.cpu(), cpu.running_mean)
+        torch.testing.assert_close(device.running_var.cpu(), cpu.running_var)
+
+    steady(step, range(2), range(2, 8))
+
+
+def test_diagonals():
+    x = X.to(DEVICE)
+    steady(lambda k: torch.equal(x.tril(k).cpu(), X.tril(k)), [-1, 0, 1], [2, 3, -2, 5])
+    steady(lambda k: torch.equal(x.triu(k).cpu(), X.triu(k)), [-1, 0, 1], [2, 3, -2, 5])
+    for k in range(-4, 6):
+        assert torch.equal(x.tril(k).cpu(), X.tril(k)) and torch.equal(x.triu(k).cpu(), X.triu(k))
+
+
 def test_values_are_right_all_the_same():
     x = X.to(DEVICE)
     for v in (0.5, 1, 2, True, 1e-8, float("inf"), float("nan"), -3):
