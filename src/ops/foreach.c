@@ -21,7 +21,7 @@ static int split(const char *text, char buffer[MAX_TEXT], const char *parts[MAX_
 /* .hlo: "row, argument, argument, ..". The list that counts is the first T[] parameter: self, or exponent. */
 static void emit_each(tpj_emit *e) {
     char buffer[MAX_TEXT] = {0};
-    const char *parts[MAX_PARTS];
+    const char *parts[MAX_PARTS] = {""};
     int n_parts = split(tpj_row(e)->hlo, buffer, parts), n = 0;
     tpj_in_list(e, tpj_row(e)->variant != 0 ? "exponent" : "self", &n);
     for (int i = 0; i < n; i++) tpj_emit_row(e, parts[0], parts + 1, n_parts - 1, i);
@@ -31,7 +31,7 @@ static void emit_each(tpj_emit *e) {
 static void emit_each_of_pairs(tpj_emit *e) {
     static const char *const names[] = {"other", "mat2", "src", "exponent", "tensors1", "tensor1"};
     char buffer[MAX_TEXT] = {0};
-    const char *parts[MAX_PARTS];
+    const char *parts[MAX_PARTS] = {""};
     int n_parts = split(tpj_row(e)->hlo, buffer, parts), n = 0, n_other = 0;
     tpj_in_list(e, "self", &n);
     tpj_in_list(e, names[tpj_row(e)->variant], &n_other);

@@ -91,14 +91,15 @@ static tpj_value *unpad_edge(tpj_hlo *h, tpj_value *grad, const edge *p, int64_t
     return sum;
 }
 
-enum { REFLECT = 8 }; /* variant: number of padded dimensions, plus this for reflection */
+/* variant: the number of padded dimensions, and this for reflection */
+enum { REFLECT = 8, MOST_PADDED = 3 };
 
 /* The pads of the row's dimensions, checked against the input's type. */
 static bool read_edges(tpj_emit *e, tpj_type type, edge *out, int *out_n) {
     tpj_hlo *h = tpj_builder(e);
     int variant = tpj_row(e)->variant, n_dims = variant & ~REFLECT, n = 0;
     const int64_t *padding = tpj_ints(e, "padding", &n);
-    if (n != 2 * n_dims) {
+    if (n_dims > MOST_PADDED || n != 2 * n_dims) {
         tpj_fail(e, TPJ_RUNTIME, "padding size is expected to be %d", 2 * n_dims);
         return false;
     }
@@ -136,7 +137,7 @@ static bool read_edges(tpj_emit *e, tpj_type type, edge *out, int *out_n) {
 
 static void emit_pad(tpj_emit *e) {
     tpj_value *x = tpj_in(e, "self");
-    edge edges[3];
+    edge edges[MOST_PADDED];
     int n;
     if (!read_edges(e, x->type, edges, &n)) return;
     for (int i = 0; i < n; i++) x = pad_edge(tpj_builder(e), x, &edges[i]);
@@ -148,7 +149,7 @@ static void emit_pad_backward(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     tpj_dtype dtype = tpj_in_type(e, "grad_output").dtype;
     tpj_value *grad = tpj_in_as(e, "grad_output", tpj_accumulate_dtype(dtype));
-    edge edges[3];
+    edge edges[MOST_PADDED];
     int n;
     if (!read_edges(e, type, edges, &n)) return;
     for (int i = 0; i < n; i++) {
