@@ -159,7 +159,7 @@ static void emit_pad_backward(tpj_emit *e) {
                  tpj_shape_text(h, grad->type.rank, grad->type.dims), (long long)size, edges[i].dim);
         return;
     }
-    for (int i = n - 1; i >= 0; i--) grad = unpad_edge(h, grad, &edges[i], type.dims[edges[i].dim]);
+    for (int i = 0; i < n; i++) grad = unpad_edge(h, grad, &edges[i], type.dims[edges[i].dim]);
     tpj_out_as(e, grad, dtype);
 }
 
