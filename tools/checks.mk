@@ -1,6 +1,6 @@
 # Targets that check: unit tests in C under the sanitizers, source rules, lint, pytest. Included by the Makefile.
 
-.PHONY: check-c check-sources check-python tidy
+.PHONY: check-c check-sources check-python check-plugins tidy
 
 # Quick checks first. pytest closes, so that its summary is the last line.
 test: $(DEV_STAMP) $(LINT_STAMP) native examples
@@ -16,6 +16,13 @@ check-sources:
 
 check-python: $(DEV_STAMP) native
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests
+
+# The tests that compare values, on each CPU plugin but the one that `make test` runs on. Minutes: CI runs it.
+PLUGIN_TESTS := $(patsubst %,tests/python/test_%.py,views inplace_out copy bug_reports nn generator sampling)
+check-plugins: $(DEV_STAMP) native
+	@cd tests/python && plugins=$$($(abspath $(VENV))/bin/python -m native) && cd ../.. && for plugin in $$plugins; do \
+	    echo "$$plugin"; TORCH_PJRT_PLUGIN=$$plugin $(VENV)/bin/python -m pytest -q $(PYTEST_ARGS) $(PLUGIN_TESTS) || exit 1; \
+	done
 
 # --- C unit tests: src/**/*_test.c and the runner in tests/c, all of the core built again with sanitizers. Allocations
 # go through tests/c/allocation.c, and a fake PJRT plugin lies beside the program: both fail on demand. ----------------

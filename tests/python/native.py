@@ -67,3 +67,13 @@ def run_c(program: Path, *args: str, fails: bool = False, **environment: str) ->
         return done.stderr
     assert done.stderr == ""
     return done.stdout
+
+
+if __name__ == "__main__":  # for make check-plugins: the installed CPU plugins that are not the default one
+    from torch_pjrt import _discovery
+
+    default = _discovery.discover().path
+    for name in CPU_PLUGINS:
+        other = Path(sysconfig.get_path("purelib")) / name
+        if other.exists() and not other.samefile(default):
+            print(other)
