@@ -275,8 +275,22 @@ void tpj_glue_call::read() {
     for (const tpj_glue_parameter &parameter : op_.parameters) read_parameter(parameter);
     decide_device();
     const auto precision = op_.uses_precision ? static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()) : 0;
-    key_[1] = static_cast<uint64_t>(device_) | precision << 16 | static_cast<uint64_t>(tpj_config_check_index()) << 24;
+    const auto number = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
+    key_[1] = static_cast<uint64_t>(device_) | precision << 16 | static_cast<uint64_t>(tpj_config_check_index()) << 24 |
+              number << 32;
     read_aliases();
+}
+
+tpj_lower_options tpj_glue_call::options() const {
+    tpj_lower_options options{};
+    options.default_dtype = dtype_of(c10::get_default_dtype_as_scalartype());
+    if (op_.uses_precision) {
+        const at::Float32MatmulPrecision precision = at::globalContext().float32MatmulPrecision();
+        options.precision = precision == at::Float32MatmulPrecision::HIGHEST ? "HIGHEST"
+                            : precision == at::Float32MatmulPrecision::HIGH  ? "HIGH"
+                                                                             : "DEFAULT";
+    }
+    return options;
 }
 
 c10::SmallVector<uint64_t, 96> tpj_glue_call::family_key() const {

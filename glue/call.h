@@ -35,6 +35,9 @@ public:
     tpj_graph *make_inputs() const;
     int n_operands() const { return static_cast<int>(operands_.size()); }
 
+    /* The settings of PyTorch that the program depends on; they are in the key. */
+    tpj_lower_options options() const;
+
     const c10::IValue &argument(int index) const { return stack_[base_ + static_cast<size_t>(index)]; }
     c10::IValue &argument(int index) { return stack_[base_ + static_cast<size_t>(index)]; }
     const c10::SmallVectorImpl<uint64_t> &key() const { return key_; }

@@ -42,8 +42,12 @@ C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, const c10::SmallVec
     std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> graph(
         call.make_graph(file.empty() ? nullptr : file.c_str(), line), &tpj_graph_destroy);
     tpj_program *program = nullptr;
-    tpj_status *status = tpj_eager_compile(key.data(), static_cast<int>(key.size()), call.device(), graph.get(),
-                                           count_only, sizes.data(), static_cast<int>(sizes.size()), &program);
+    tpj_lower_options options = call.options();
+    options.count_only = count_only;
+    options.sizes = sizes.data();
+    options.n_sizes = static_cast<int>(sizes.size());
+    tpj_status *status =
+        tpj_eager_compile(key.data(), static_cast<int>(key.size()), call.device(), graph.get(), &options, &program);
     if (status != nullptr && !floating) throw_at_line(status, file, line);
     tpj_status_destroy(status);
     return program;

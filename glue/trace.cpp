@@ -168,10 +168,11 @@ tpj_program *compile_traced(const tpj_glue_call &call) {
     if (text.empty()) return nullptr;
     tpj_graph *graph = nullptr;
     tpj_program *program = nullptr;
+    const tpj_lower_options options = call.options();
     tpj_status *status = tpj_graph_parse(text.data(), text.size(), &graph);
     if (status == nullptr)
-        status = tpj_eager_compile(call.key().data(), static_cast<int>(call.key().size()), call.device(), graph, false,
-                                   nullptr, 0, &program);
+        status = tpj_eager_compile(call.key().data(), static_cast<int>(call.key().size()), call.device(), graph,
+                                   &options, &program);
     tpj_graph_destroy(graph);
     if (status != nullptr) { /* the CPU gives the op's own error, or its result */
         tpj_status_destroy(status);

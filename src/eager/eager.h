@@ -95,10 +95,10 @@ typedef struct tpj_operand {
 /* The program remembered under the key, retained for the caller, or NULL. */
 tpj_program *tpj_eager_find(const uint64_t *key, int n_words);
 /* Compiles `graph` (its outputs, or all results of its last node where it has none) for `device` and remembers it.
- * Borrows the graph. The program is retained for the caller. For TPJ_OP_SIZED rows: `count_only` compiles the row's count;
- * `sizes` are what it found. */
-tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int device, const tpj_graph *graph, bool count_only,
-                              const int64_t *sizes, int n_sizes, tpj_program **out_program) TPJ_MUST_USE;
+ * Borrows the graph. The program is retained for the caller. What `options` say must be in the key; index checks follow
+ * the setting, whatever they say. */
+tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int device, const tpj_graph *graph,
+                              const tpj_lower_options *options, tpj_program **out_program) TPJ_MUST_USE;
 /* ---- views whose offset changes ----
  * `w[i] += 1` for many i must not compile for each i. Calls that differ only in the offsets of their views are a family.
  * Its first calls are compiled for their own offsets (a fixed slice is the best program, and most views have few offsets);

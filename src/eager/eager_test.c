@@ -168,7 +168,7 @@ TEST(eager_storages_cross_devices) {
 static tpj_status *compile(uint64_t *key, int n_words, const char *text, tpj_program **out_program) {
     tpj_graph *graph;
     TPJ_TRY(tpj_graph_parse(text, strlen(text), &graph));
-    tpj_status *status = tpj_eager_compile(key, n_words, 0, graph, false, NULL, 0, out_program);
+    tpj_status *status = tpj_eager_compile(key, n_words, 0, graph, &(tpj_lower_options){0}, out_program);
     tpj_graph_destroy(graph);
     return status;
 }

@@ -36,14 +36,14 @@ tpj_program *tpj_eager_find(const uint64_t *key, int n_words) {
     return program;
 }
 
-tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, const tpj_graph *graph, bool count_only,
-                              const int64_t *sizes, int n_sizes, tpj_program **out_program) {
+tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, const tpj_graph *graph,
+                              const tpj_lower_options *options, tpj_program **out_program) {
     tpj_device *device;
     tpj_program *program;
     TPJ_TRY(tpj_device_get(ordinal, &device));
-    tpj_lower_options options = {
-        .check_index = tpj_config_check_index(), .sizes = sizes, .n_sizes = n_sizes, .count_only = count_only};
-    TPJ_TRY(tpj_program_create(tpj_runtime_client(), graph, &options, &program));
+    tpj_lower_options all = *options;
+    all.check_index = tpj_config_check_index();
+    TPJ_TRY(tpj_program_create(tpj_runtime_client(), graph, &all, &program));
     tpj_program_retain(program); /* one for the cache, one for the caller */
     tpj_lock_acquire(&cache_lock);
     make_tables_locked();

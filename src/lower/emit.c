@@ -255,7 +255,23 @@ const int64_t *tpj_dims(tpj_emit *e, const char *name, int rank, int *out_n) {
 
 /* ---- promotion ---- */
 
-tpj_dtype tpj_float_dtype(tpj_dtype dtype) { return tpj_dtype_is_integral(dtype) ? TPJ_F32 : dtype; }
+tpj_dtype tpj_default_dtype(tpj_emit *e) {
+    tpj_dtype given = e->lowering->options->default_dtype;
+    return given == TPJ_BOOL ? TPJ_F32 : given;
+}
+
+tpj_dtype tpj_default_complex_dtype(tpj_emit *e) { return hlo_complex_dtype(tpj_default_dtype(e)); }
+
+tpj_dtype tpj_float_dtype(tpj_emit *e, tpj_dtype dtype) {
+    return tpj_dtype_is_integral(dtype) ? tpj_default_dtype(e) : dtype;
+}
+
+/* What a Python number counts as: it has a class, and the default dtype's precision. */
+static tpj_dtype number_dtype(tpj_emit *e, tpj_dtype dtype) {
+    if (dtype == TPJ_F64) return tpj_default_dtype(e);
+    return dtype == TPJ_C128 ? tpj_default_complex_dtype(e) : dtype;
+}
+
 tpj_dtype tpj_compute_dtype(tpj_dtype dtype) { return tpj_dtype_is_half(dtype) ? TPJ_F32 : dtype; }
 tpj_dtype tpj_sum_dtype(tpj_dtype dtype) { return tpj_dtype_is_integral(dtype) ? TPJ_I64 : dtype; }
 
@@ -303,18 +319,14 @@ static void promote_ref(tpj_emit *e, tpj_ref ref, promotion *p) {
     tpj_dtype *category = type.rank > 0 ? &p->dims : &p->zero_dim;
     if (tpj_lowering_is_number(e->lowering, ref)) {
         category = &p->number;
-        if (type.dtype == TPJ_F64) type.dtype = TPJ_F32; /* the default dtype */
-        if (type.dtype == TPJ_C128) type.dtype = TPJ_C64;
+        type.dtype = number_dtype(e, type.dtype);
     }
     *category = tpj_promote_dtypes(*category, type.dtype);
 }
 
 static void promote_arg(tpj_emit *e, const tpj_arg *arg, promotion *p) {
     if (is_constant(arg)) {
-        tpj_dtype dtype = dtype_of_constant(arg);
-        if (dtype == TPJ_F64) dtype = TPJ_F32;
-        if (dtype == TPJ_C128) dtype = TPJ_C64;
-        p->number = tpj_promote_dtypes(p->number, dtype);
+        p->number = tpj_promote_dtypes(p->number, number_dtype(e, dtype_of_constant(arg)));
     } else if (arg->kind == TPJ_ARG_VALUE) {
         promote_ref(e, arg->value, p);
     } else if (arg->kind == TPJ_ARG_VALUES || arg->kind == TPJ_ARG_SCALARS) {
@@ -340,7 +352,7 @@ tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...) {
         promote_arg(e, tpj_emit_argument(e, each), &p);
     va_end(names);
     tpj_dtype dtype = combine(p.dims, combine(p.zero_dim, p.number));
-    return dtype == TPJ_N_DTYPES ? TPJ_F32 : dtype;
+    return dtype == TPJ_N_DTYPES ? tpj_default_dtype(e) : dtype;
 }
 
 /* ---- results ---- */

@@ -10,7 +10,9 @@
 static tpj_pair pair_in(tpj_emit *e, tpj_dtype dtype) { return tpj_pair_read(e, "self", "other", dtype); }
 static tpj_pair promoted_pair(tpj_emit *e) { return pair_in(e, tpj_promote(e, "self", "other", NULL)); }
 /* Integers become F32. */
-static tpj_pair float_pair(tpj_emit *e) { return pair_in(e, tpj_float_dtype(tpj_promote(e, "self", "other", NULL))); }
+static tpj_pair float_pair(tpj_emit *e) {
+    return pair_in(e, tpj_float_dtype(e, tpj_promote(e, "self", "other", NULL)));
+}
 
 static bool both_bool(tpj_emit *e, const char *x, const char *y) {
     return tpj_in_type(e, x).dtype == TPJ_BOOL && tpj_in_type(e, y).dtype == TPJ_BOOL;

@@ -8,7 +8,7 @@
 /* The dtype of a number where none is asked for: the default float and complex for those kinds. */
 static tpj_dtype number_dtype(tpj_emit *e, const char *name) {
     tpj_dtype dtype = tpj_scalar_dtype(e, name);
-    return dtype == TPJ_F64 ? TPJ_F32 : dtype == TPJ_C128 ? TPJ_C64 : dtype;
+    return dtype == TPJ_F64 ? tpj_default_dtype(e) : dtype == TPJ_C128 ? tpj_default_complex_dtype(e) : dtype;
 }
 
 static bool sizes_ok(tpj_emit *e, const int64_t *sizes, int rank) {
@@ -38,7 +38,8 @@ static void emit_constant(tpj_emit *e) {
     int rank = 0;
     const int64_t *sizes = tpj_ints(e, "size", &rank);
     if (!sizes_ok(e, sizes, rank)) return;
-    tpj_out(e, hlo_full(tpj_builder(e), tpj_dtype_of(e, "dtype", TPJ_F32), rank, sizes, tpj_row(e)->variant));
+    tpj_out(e,
+            hlo_full(tpj_builder(e), tpj_dtype_of(e, "dtype", tpj_default_dtype(e)), rank, sizes, tpj_row(e)->variant));
 }
 
 static void emit_full_like(tpj_emit *e) {
@@ -79,7 +80,9 @@ static void emit_fill_tensor(tpj_emit *e) {
     tpj_out(e, filled(tpj_builder(e), value, type.rank, type.dims));
 }
 
-static void emit_scalar_tensor(tpj_emit *e) { tpj_out(e, tpj_scalar(e, "s", tpj_dtype_of(e, "dtype", TPJ_F32))); }
+static void emit_scalar_tensor(tpj_emit *e) {
+    tpj_out(e, tpj_scalar(e, "s", tpj_dtype_of(e, "dtype", tpj_default_dtype(e))));
+}
 
 static void emit_eye(tpj_emit *e) {
     int64_t n = tpj_int(e, "n", 0), dims[] = {n, tpj_row(e)->variant != 0 ? tpj_int(e, "m", 0) : n};
@@ -89,7 +92,7 @@ static void emit_eye(tpj_emit *e) {
                  (long long)dims[1]);
         return;
     }
-    tpj_out_as(e, tpj_band_mask(h, "EQ", 2, dims, 0), tpj_dtype_of(e, "dtype", TPJ_F32));
+    tpj_out_as(e, tpj_band_mask(h, "EQ", 2, dims, 0), tpj_dtype_of(e, "dtype", tpj_default_dtype(e)));
 }
 
 /* ---- arange ---- */
@@ -116,7 +119,7 @@ static tpj_dtype range_dtype(tpj_emit *e) {
     static const char *const names[] = {"end", "start", "step"};
     tpj_dtype dtype = TPJ_I64;
     for (int i = 0; i < tpj_row(e)->variant; i++) {
-        if (!tpj_dtype_is_integral(tpj_scalar_dtype(e, names[i]))) dtype = TPJ_F32;
+        if (!tpj_dtype_is_integral(tpj_scalar_dtype(e, names[i]))) dtype = tpj_default_dtype(e);
     }
     return dtype;
 }
@@ -199,7 +202,7 @@ static bool read_steps(tpj_emit *e, tpj_dtype *out_dtype, int64_t *out_n) {
     }
     bool is_complex =
         tpj_dtype_is_complex(tpj_scalar_dtype(e, "start")) || tpj_dtype_is_complex(tpj_scalar_dtype(e, "end"));
-    *out_dtype = tpj_dtype_of(e, "dtype", is_complex ? TPJ_C64 : TPJ_F32);
+    *out_dtype = tpj_dtype_of(e, "dtype", is_complex ? tpj_default_complex_dtype(e) : tpj_default_dtype(e));
     if (is_complex && !tpj_dtype_is_complex(*out_dtype)) {
         tpj_fail(e, TPJ_RUNTIME, "inferred dtype complex can't be safely cast to passed dtype %s",
                  tpj_dtype_name(*out_dtype));

@@ -62,7 +62,7 @@ static tpj_value *count_bins(tpj_emit *e, tpj_value *bin, int64_t n, tpj_dtype d
 
 static void emit_histc(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
-    tpj_dtype dtype = tpj_in_type(e, "self").dtype, compute = tpj_compute_dtype(tpj_float_dtype(dtype));
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype, compute = tpj_compute_dtype(tpj_float_dtype(e, dtype));
     tpj_value *x = hlo_flatten(h, tpj_in_as(e, "self", compute));
     int64_t bins = tpj_int(e, "bins", 100);
     if (bins <= 0) {

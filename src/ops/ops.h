@@ -100,8 +100,11 @@ const int64_t *tpj_dims(tpj_emit *e, const char *name, int rank, int *out_n);
 tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...);
 /* Two dtypes of one category. */
 tpj_dtype tpj_promote_dtypes(tpj_dtype a, tpj_dtype b);
-/* Integers and bool become the default float (F32). */
-tpj_dtype tpj_float_dtype(tpj_dtype dtype);
+/* torch.get_default_dtype() at the call; the complex dtype of its width. */
+tpj_dtype tpj_default_dtype(tpj_emit *e);
+tpj_dtype tpj_default_complex_dtype(tpj_emit *e);
+/* Integers and bool become the default float. */
+tpj_dtype tpj_float_dtype(tpj_emit *e, tpj_dtype dtype);
 /* The dtype arithmetic runs in: halves and float8 in F32, others themselves. */
 tpj_dtype tpj_compute_dtype(tpj_dtype dtype);
 /* The dtype sums are kept in: integers and bool in I64, as PyTorch's sum and prod. */

@@ -298,7 +298,7 @@ enum { DRAW_UNIFORM, DRAW_NORMAL, DRAW_LIKE = 2 };
 static void emit_rand(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     int form = tpj_row(e)->variant, rank = 0;
-    tpj_type like = {.dtype = TPJ_F32};
+    tpj_type like = {.dtype = tpj_default_dtype(e)};
     const int64_t *dims;
     if (form & DRAW_LIKE) {
         like = tpj_in_type(e, "self");

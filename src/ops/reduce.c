@@ -243,7 +243,7 @@ static void emit_renorm(tpj_emit *e) {
 
 /* Relative to the largest (of the real parts), so that nothing overflows. */
 static void emit_logsumexp(tpj_emit *e) {
-    tpj_dtype dtype = tpj_float_dtype(tpj_in_type(e, "self").dtype);
+    tpj_dtype dtype = tpj_float_dtype(e, tpj_in_type(e, "self").dtype);
     reduction r = reduction_in(e, dtype);
     tpj_value *largest = reduce_of(&r, "maximum", hlo_real(r.h, r.x));
     largest = hlo_select(r.h, tpj_is_infinite(r.h, largest), tpj_like(r.h, largest, 0), largest);

@@ -28,7 +28,7 @@ static void emit_softmax(tpj_emit *e) {
     int dim = tpj_dim(e, "dim", type.rank);
     tpj_dtype result = type.dtype;
     if (tpj_row(e)->variant == SAFE_SOFTMAX) {
-        result = tpj_float_dtype(tpj_dtype_of(e, "dtype", type.dtype));
+        result = tpj_float_dtype(e, tpj_dtype_of(e, "dtype", type.dtype));
     } else {
         if (!tpj_nn_require_float(e, "self")) return;
         if (tpj_bool(e, "half_to_float", false)) result = TPJ_F32;

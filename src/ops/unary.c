@@ -11,12 +11,12 @@
 
 /* self as floating point (integers become F32), in the dtype that arithmetic runs in. */
 static tpj_value *float_self(tpj_emit *e) {
-    return tpj_in_as(e, "self", tpj_compute_dtype(tpj_float_dtype(tpj_in_type(e, "self").dtype)));
+    return tpj_in_as(e, "self", tpj_compute_dtype(tpj_float_dtype(e, tpj_in_type(e, "self").dtype)));
 }
 
 /* The result of a function of float_self. */
 static void out_float(tpj_emit *e, tpj_value *y) {
-    tpj_dtype dtype = tpj_float_dtype(tpj_in_type(e, "self").dtype);
+    tpj_dtype dtype = tpj_float_dtype(e, tpj_in_type(e, "self").dtype);
     tpj_out_as(e, y, tpj_dtype_is_complex(y->type.dtype) ? dtype : hlo_real_dtype(dtype));
 }
 
