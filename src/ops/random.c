@@ -42,7 +42,8 @@ static void emit_native_dropout(tpj_emit *e) {
 }
 
 static void emit_native_dropout_backward(tpj_emit *e) {
-    tpj_value *grad = tpj_in(e, "grad_output"), *mask = tpj_in_as(e, "mask", TPJ_BOOL);
+    tpj_dtype dtype = tpj_float_dtype(e, tpj_in_type(e, "grad_output").dtype); /* integers times a float scale */
+    tpj_value *grad = tpj_in_as(e, "grad_output", dtype), *mask = tpj_in_as(e, "mask", TPJ_BOOL);
     tpj_value *scale = tpj_scalar(e, "scale", tpj_compute_dtype(grad->type.dtype));
     tpj_out(e, keep_scaled(tpj_builder(e), grad, mask, scale));
 }
