@@ -26,7 +26,7 @@ CORE_LIB := $(PACKAGE)/libtpj.so
 GLUE_LIB := $(PACKAGE)/libtpj_glue.so
 EXT_LIB  := $(PACKAGE)/_C.abi3.so
 
-.PHONY: all help native core examples docs glue pyext venv dev demo compare conformance test lint format clean distclean
+.PHONY: all help native core examples docs glue pyext venv dev demo bench compare conformance test lint format clean distclean
 all: native
 
 help:
@@ -190,6 +190,10 @@ demo: $(VENV_STAMP) native
 	$(VENV)/bin/python examples/train_gpt.py --device tpu
 
 # The same training on the CPU and on the device, without dropout and from the same weights: the losses must agree.
+# Times, in processor time; tests are not timed.
+bench: $(VENV_STAMP) native
+	$(VENV)/bin/python bench/load.py
+
 compare: $(VENV_STAMP) native
 	$(VENV)/bin/python examples/train_gpt.py --device cpu --steps 100 --dropout 0 --out out/compare
 	$(VENV)/bin/python examples/train_gpt.py --device tpu --steps 100 --dropout 0 --out out/compare \

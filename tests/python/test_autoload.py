@@ -1,4 +1,4 @@
-"""What `import torch` does with the package installed: it is quick, silent, and leaves PyTorch as it was."""
+"""What `import torch` does with the package installed: it is small, silent, and leaves PyTorch as it was."""
 
 import json
 import shutil
@@ -13,15 +13,14 @@ from torch_pjrt import _loader
 
 IMPORT = "import torch"
 OFF = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-# In processor time and not by the clock, because the machine may be busy.
-MEASURE_IMPORT = """
-import resource, time
+# How long it takes is measured by bench/load.py.
+MEASURE_MEMORY = """
+import resource
 import torch._C
 from torch_pjrt import _loader
-{prepare}
-before, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 _loader.load()
-print(time.process_time() - before, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 1024)
 """
 
 
@@ -50,11 +49,8 @@ print([name for name in ('pjrt_c_api_cpu_plugin.so', 'libpjrt_cpu.so', 'xla_cpu_
     assert run(code).stdout.splitlines() == ["False False False", "[]", "[]"]
 
 
-def test_loading_takes_little_time_and_memory():
-    samples = [run(MEASURE_IMPORT.format(prepare=""), **OFF).stdout.split() for _ in range(5)]
-    seconds = min(float(seconds) for seconds, _ in samples)
-    megabytes = statistics.median(float(megabytes) for _, megabytes in samples)
-    assert seconds < 0.05
+def test_loading_takes_little_memory():
+    megabytes = statistics.median(float(run(MEASURE_MEMORY, **OFF).stdout) for _ in range(3))
     assert megabytes < 30
 
 
