@@ -1,4 +1,4 @@
-"""What loading the device adds to `import torch`: processor time and memory, the best and the median of several processes.
+"""What loading the device adds to `import torch`, in processor time and memory, over several processes.
 
 python bench/load.py             # exit status 1 when the best is over 50 ms or the median over 30 MB
 """
