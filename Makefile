@@ -189,11 +189,11 @@ FORCE:
 demo: $(VENV_STAMP) native
 	$(VENV)/bin/python examples/train_gpt.py --device tpu
 
-# The same training on the CPU and on the device, without dropout and from the same weights: the losses must agree.
 # Times, in processor time; tests are not timed.
 bench: $(VENV_STAMP) native
 	$(VENV)/bin/python bench/load.py
 
+# The same training on the CPU and on the device, without dropout and from the same weights: the losses must agree.
 compare: $(VENV_STAMP) native
 	$(VENV)/bin/python examples/train_gpt.py --device cpu --steps 100 --dropout 0 --out out/compare
 	$(VENV)/bin/python examples/train_gpt.py --device tpu --steps 100 --dropout 0 --out out/compare \
