@@ -188,25 +188,6 @@ static bool can_cast(tpj_dtype from, tpj_dtype to) {
     return !(b == TPJ_CLASS_BOOL && a != TPJ_CLASS_BOOL);
 }
 
-/* PyTorch's names, for its error text. */
-static const char *torch_name(tpj_dtype dtype) {
-    switch (dtype) {
-        case TPJ_BOOL: return "Bool";
-        case TPJ_U8: return "Byte";
-        case TPJ_I8: return "Char";
-        case TPJ_I16: return "Short";
-        case TPJ_I32: return "Int";
-        case TPJ_I64: return "Long";
-        case TPJ_F16: return "Half";
-        case TPJ_BF16: return "BFloat16";
-        case TPJ_F32: return "Float";
-        case TPJ_F64: return "Double";
-        case TPJ_C64: return "ComplexFloat";
-        case TPJ_C128: return "ComplexDouble";
-        default: return tpj_dtype_name(dtype);
-    }
-}
-
 /* A value written into an input's storage: converted, expanded, put in place. */
 static tpj_value *write_target(tpj_lowering *lowering, const tpj_output *output, tpj_value *value, bool check_cast) {
     tpj_hlo *h = lowering->h;
@@ -215,7 +196,7 @@ static tpj_value *write_target(tpj_lowering *lowering, const tpj_output *output,
     tpj_type type = view != NULL ? (tpj_type){view->dtype, view->rank, view->sizes} : input->type;
     if (check_cast && !can_cast(value->type.dtype, type.dtype))
         return hlo_fail(h, TPJ_RUNTIME, "result type %s can't be cast to the desired output type %s",
-                        torch_name(value->type.dtype), torch_name(type.dtype));
+                        tpj_dtype_torch_name(value->type.dtype), tpj_dtype_torch_name(type.dtype));
     value = hlo_expand(h, hlo_convert(h, value, type.dtype), type.rank, type.dims);
     if (view == NULL) return value;
     int order[TPJ_VIEW_MAX_RANK];

@@ -98,6 +98,8 @@ const int64_t *tpj_dims(tpj_emit *e, const char *name, int rank, int *out_n);
 /* ---- promotion (PyTorch's rules: dimensioned tensors before 0-dim tensors before Python numbers) ---- */
 /* The result dtype of the named arguments ("self", "other"; tensors, lists and numbers of kind S), NULL ends the list. */
 tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...);
+/* "Float", "Long", ..: PyTorch's name of a dtype, for messages. */
+const char *tpj_dtype_torch_name(tpj_dtype dtype);
 /* Two dtypes of one category. */
 tpj_dtype tpj_promote_dtypes(tpj_dtype a, tpj_dtype b);
 /* torch.get_default_dtype() at the call; the complex dtype of its width. */

@@ -9,27 +9,6 @@ tpj_pair tpj_pair_read(tpj_emit *e, const char *x, const char *y, tpj_dtype dtyp
     return pair;
 }
 
-const char *tpj_dtype_torch_name(tpj_dtype dtype) {
-    switch (dtype) {
-        case TPJ_BOOL: return "Bool";
-        case TPJ_U8: return "Byte";
-        case TPJ_I8: return "Char";
-        case TPJ_I16: return "Short";
-        case TPJ_I32: return "Int";
-        case TPJ_I64: return "Long";
-        case TPJ_U16: return "UInt16";
-        case TPJ_U32: return "UInt32";
-        case TPJ_U64: return "UInt64";
-        case TPJ_F16: return "Half";
-        case TPJ_BF16: return "BFloat16";
-        case TPJ_F32: return "Float";
-        case TPJ_F64: return "Double";
-        case TPJ_C64: return "ComplexFloat";
-        case TPJ_C128: return "ComplexDouble";
-        default: return tpj_dtype_name(dtype);
-    }
-}
-
 void tpj_fail_dtype(tpj_emit *e, tpj_dtype dtype) {
     tpj_fail(e, TPJ_NOT_IMPLEMENTED, "not implemented for '%s'", tpj_dtype_torch_name(dtype));
 }

@@ -16,8 +16,6 @@ tpj_pair tpj_pair_read(tpj_emit *e, const char *x, const char *y, tpj_dtype dtyp
 
 /* Fails the op as PyTorch does where a kernel lacks a dtype. */
 void tpj_fail_dtype(tpj_emit *e, tpj_dtype dtype);
-/* "Float", "Long", ..: PyTorch's name of a dtype, for messages. */
-const char *tpj_dtype_torch_name(tpj_dtype dtype);
 
 /* A scalar of x's dtype. */
 tpj_value *tpj_like(tpj_hlo *h, tpj_value *x, double value);
