@@ -8,6 +8,7 @@
 #include <torch/library.h>
 
 #include "dispatch.h"
+#include "memory_order.h"
 
 namespace {
 
@@ -41,16 +42,6 @@ void copy_on_device(const at::Tensor &to, const at::Tensor &from) {
 
 bool has_bits(const at::Tensor &tensor) { return tensor.is_conj() || tensor.is_neg(); }
 
-/* The dimensions by falling stride: the order in which a dense tensor's elements lie in memory. */
-c10::SmallVector<int64_t, 8> memory_order(const at::Tensor &tensor) {
-    c10::SmallVector<int64_t, 8> order(static_cast<size_t>(tensor.dim()));
-    for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<int64_t>(i);
-    if (!tensor.is_contiguous())
-        std::stable_sort(order.begin(), order.end(),
-                         [&](int64_t a, int64_t b) { return tensor.stride(a) > tensor.stride(b); });
-    return order;
-}
-
 /* Whether the tensor is all of its storage, each element once. */
 bool fills_storage(const at::Tensor &tensor) {
     return tensor.storage_offset() == 0 && tensor.is_non_overlapping_and_dense() && !has_bits(tensor) &&
@@ -65,7 +56,7 @@ void from_host(const at::Tensor &to, const at::Tensor &from) {
         copy_on_device(to, staged);
         return;
     }
-    const auto order = memory_order(to);
+    const auto order = tpj_glue_memory_order(to);
     const at::Tensor values =
         from.expand(to.sizes()).to(to.scalar_type()).resolve_conj().resolve_neg().permute(order).contiguous();
     tpj_glue_check(tpj_storage_from_host(storage_of(to), dtype_of(to), static_cast<int>(values.dim()),

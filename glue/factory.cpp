@@ -4,9 +4,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include <algorithm>
-
 #include "glue.h"
+#include "memory_order.h"
 
 namespace {
 
@@ -18,13 +17,8 @@ void check_options(std::optional<at::Layout> layout, std::optional<bool> pin_mem
 
 /* The storage's array takes the tensor's dimensions in the order of memory. */
 void declare_base(const at::Tensor &tensor) {
-    const auto sizes = tensor.sizes(), strides = tensor.strides();
-    c10::SmallVector<int, 8> order(sizes.size());
-    for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<int>(i);
-    if (!tensor.is_contiguous())
-        std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return strides[a] > strides[b]; });
     c10::SmallVector<int64_t, 8> dims;
-    for (const int dim : order) dims.push_back(sizes[dim]);
+    for (const int64_t dim : tpj_glue_memory_order(tensor)) dims.push_back(tensor.size(dim));
     tpj_storage_set_base(storage_of(tensor), dtype_of(tensor), static_cast<int>(dims.size()), dims.data());
 }
 
