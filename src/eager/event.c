@@ -1,10 +1,9 @@
 /* Events: everything launched on a device before the event was recorded has finished. */
-#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "eager/internal.h"
 
 /* What one recording waits for. Counted: the plugin's callbacks may come after the event has been destroyed. */
@@ -20,12 +19,6 @@ struct tpj_event {
     tpj_lock lock;
     mark *recorded; /* NULL: never recorded */
 };
-
-static int64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static void release_mark(mark *m) {
     if (m == NULL || atomic_fetch_sub(&m->references, 1) != 1) return;
@@ -108,10 +101,10 @@ tpj_status *tpj_event_record(tpj_event *event, int ordinal) {
     m->n_buffers = kept;
     atomic_init(&m->references, 1 + kept);
     atomic_init(&m->n_waiting, kept);
-    atomic_init(&m->finished, now());
+    atomic_init(&m->finished, tpj_clock_now());
     for (int i = 0; i < kept; i++) {
         tpj_status *asked = tpj_buffer_on_ready(m->buffers[i], buffer_finished, m);
-        if (asked != NULL) buffer_finished(m, now());
+        if (asked != NULL) buffer_finished(m, tpj_clock_now());
         tpj_status_destroy(asked);
     }
     tpj_lock_acquire(&event->lock);

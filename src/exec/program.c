@@ -1,12 +1,12 @@
-#define _POSIX_C_SOURCE 200809L /* clock_gettime, strdup */
+#define _POSIX_C_SOURCE 200809L /* strdup */
 #include "exec/program.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "ops/ops.h"
@@ -21,12 +21,6 @@ void tpj_compile_counts_get(tpj_compile_counts *out_counts) {
 void tpj_compile_counts_reset(void) {
     atomic_store(&n_programs, 0);
     atomic_store(&compile_nanoseconds, 0);
-}
-
-static int64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* Writes the module to TORCH_PJRT_DUMP_DIR/NNNNNN_op.mlir. A folder that cannot be written is logged, never an error. */
@@ -57,7 +51,7 @@ static void remember_origin(tpj_program *program, const tpj_graph *graph) {
 tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
                                tpj_program **out_program) {
     tpj_status *status = NULL;
-    int64_t began = now();
+    int64_t began = tpj_clock_now();
     tpj_program *program = calloc(1, sizeof *program);
     if (program == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     program->references = 1;
@@ -79,10 +73,10 @@ tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const
     enum { FIXED_COST = 48 * 1024 }; /* what a loaded small program was seen to hold on the CPU plugins */
     program->n_bytes = FIXED_COST + lowered->module_length * 2;
     atomic_fetch_add(&n_programs, 1);
-    atomic_fetch_add(&compile_nanoseconds, now() - began);
+    atomic_fetch_add(&compile_nanoseconds, tpj_clock_now() - began);
     if (tpj_log_enabled(TPJ_LOG_INFO))
         tpj_log(TPJ_LOG_INFO, "compiled %s in %.1f ms (%s:%d)", program->op != NULL ? program->op : "graph",
-                (double)(now() - began) * 1e-6, program->file != NULL ? program->file : "?", program->line);
+                (double)(tpj_clock_now() - began) * 1e-6, program->file != NULL ? program->file : "?", program->line);
     *out_program = program;
     program = NULL;
 done:

@@ -1,10 +1,9 @@
 /* Buffers: host to device, device to host, waiting. */
-#define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "pjrt/internal.h"
 
 /* ---- element types ---- */
@@ -168,9 +167,7 @@ typedef struct ready_callback {
 /* On a thread of the plugin, or on the caller's. A failed execution is ready too; whoever reads the buffer is told. */
 static void call_done(pjrt_error *error, void *user_arg) {
     ready_callback *callback = user_arg;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    callback->done(callback->context, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
+    callback->done(callback->context, tpj_clock_now());
     if (error != NULL) {
         PJRT_ARGS(pjrt_error_destroy_args, args, .error = error);
         callback->api->error_destroy(&args);
