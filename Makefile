@@ -40,7 +40,7 @@ help:
 	@echo "make venv       $(VENV) with torch and the package; make dev adds what the tests need"
 	@echo "make lint       ruff, mypy, clang-format; also: tidy (clang-tidy), format (rewrites)"
 	@echo "make check-c    C tests under ASan and UBSan; also: check-tsan, check-fuzz, check-sources, check-python"
-	@echo "make conformance  PyTorch's operator samples against the CPU (long)"
+	@echo "make conformance  PyTorch's databases of tests against the CPU (long); SECTIONS=errors,out picks"
 	@echo "make clean      remove what was built; make distclean removes $(VENV) as well"
 	@echo "Variables: PYTHON, VENV, TORCH, TORCH_INDEX, CC, CXX, OPT, WERROR=-Werror, BUILD"
 
@@ -199,11 +199,9 @@ compare: $(VENV_STAMP) native
 	$(VENV)/bin/python examples/train_gpt.py --device tpu --steps 100 --dropout 0 --out out/compare \
 	    --compare out/compare/train_gpt_cpu.json
 
-# Every operator that PyTorch has samples of, against the CPU: CONFORMANCE_ARGS="--stride 20".
-CONFORMANCE ?= $(firstword $(wildcard tools/conformance/opinfo.py ../shared/conformance/opinfo.py))
+# PyTorch's databases of tests against the CPU: SECTIONS=errors,out CONFORMANCE_ARGS="--stride 20 -v" (tools/conformance).
 conformance: $(DEV_STAMP) native
-	@test -n "$(CONFORMANCE)" || { echo "no script: set CONFORMANCE=/path/to/opinfo.py"; exit 1; }
-	$(VENV)/bin/python $(CONFORMANCE) --dtypes float32 $(CONFORMANCE_ARGS)
+	$(VENV)/bin/python tools/conformance/run.py $(SECTIONS) $(CONFORMANCE_ARGS)
 
 include tools/checks.mk
 

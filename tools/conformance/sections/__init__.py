@@ -1,0 +1,3 @@
+"""The sections, in the order in which they run."""
+
+SECTIONS = ("ops",)
