@@ -70,14 +70,13 @@ static bool rebuild(tpj_signatures *signatures, size_t capacity, uint64_t older_
     return true;
 }
 
-/* Entries leave in batches, the least recently used first, until a quarter of the bound is free: a whole-table pass is
- * rare, and a hit costs nothing but a counter. */
-static void evict(tpj_signatures *signatures) {
+/* In batches: a whole-table pass is rare, and a hit costs nothing but a counter. */
+void tpj_signatures_shrink(tpj_signatures *signatures, size_t n_bytes) {
     uint64_t least = signatures->clock;
     for (size_t i = 0; i < signatures->capacity; i++)
         if (signatures->table[i] != NULL && signatures->table[i]->last_use < least)
             least = signatures->table[i]->last_use;
-    for (uint64_t span = signatures->clock - least; signatures->n_bytes > signatures->most_bytes / 4 * 3;) {
+    for (uint64_t span = signatures->clock - least; signatures->n_bytes > n_bytes;) {
         uint64_t step = span / 8 + 1;
         if (!rebuild(signatures, signatures->capacity, least += step) || least > signatures->clock) return;
     }
@@ -106,7 +105,7 @@ tpj_status *tpj_signatures_insert(tpj_signatures *signatures, const uint64_t *ke
     signatures->table[slot] = entry;
     signatures->n_entries++;
     signatures->n_bytes += n_bytes;
-    if (signatures->n_bytes > signatures->most_bytes) evict(signatures);
+    if (signatures->n_bytes > signatures->most_bytes) tpj_signatures_shrink(signatures, signatures->most_bytes / 4 * 3);
     return NULL;
 }
 

@@ -27,6 +27,8 @@ void *tpj_signatures_find(tpj_signatures *signatures, const uint64_t *key, int n
 /* Takes the value; replaces an entry of the same key. n_bytes: what the value holds. */
 tpj_status *tpj_signatures_insert(tpj_signatures *signatures, const uint64_t *key, int n_words, void *value,
                                   size_t n_bytes) TPJ_MUST_USE;
+/* Drops entries, the least recently used first, until they hold at most n_bytes. */
+void tpj_signatures_shrink(tpj_signatures *signatures, size_t n_bytes);
 void tpj_signatures_clear(tpj_signatures *signatures);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "eager/internal.h"
+#include "exec/mappings.h"
 #include "lower/view.h"
 
 /* ---- the signature cache ---- */
@@ -48,6 +49,7 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, con
     tpj_lock_acquire(&cache_lock);
     make_tables_locked();
     tpj_status *status = tpj_signatures_insert(&signatures, key, n_words, program, program->n_bytes);
+    if (tpj_mappings_run_short()) tpj_signatures_shrink(&signatures, signatures.n_bytes / 4 * 3);
     tpj_lock_release(&cache_lock);
     if (status != NULL)
         tpj_program_release(program);

@@ -226,3 +226,25 @@ def test_copies_that_do_not_block(pin):
         event.record()
         event.synchronize()
         assert torch.equal(target, torch.arange(5000.0) + i)
+
+
+def test_programs_leave_before_the_kernel_runs_out_of_mappings():
+    """Each program of a CPU plugin holds about three mappings; at vm.max_map_count the plugin's code generator crashes."""
+    code = """
+import mmap, pathlib
+import torch
+
+most = int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
+count = lambda: pathlib.Path("/proc/self/maps").read_text().count("\\n")
+torch.ones(3, device="tpu").exp().cpu()
+bound = most // 4 * 3
+held = []
+for k in range(bound - count() - 60):  # neighbours of different protection are not merged into one mapping
+    held.append(mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | (mmap.PROT_WRITE if k % 2 else 0)))
+assert bound - 100 < count() < bound
+for n in range(7, 257):
+    assert torch.ones(n, device="tpu").exp().cpu().shape == (n,)
+assert torch.tpu.compile_stats()["programs"] > 450
+assert count() < bound + 700, (count(), bound)  # 1,440 without eviction
+"""
+    run(code)

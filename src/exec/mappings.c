@@ -1,0 +1,37 @@
+#include "exec/mappings.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINES_PER_QUESTION = 1024 };
+
+static _Atomic int64_t questions_left;
+
+static int64_t most_mappings(void) {
+    long long most = 0;
+    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+    if (file == NULL) return 0;
+    if (fscanf(file, "%lld", &most) != 1) most = 0;
+    fclose(file);
+    return most;
+}
+
+static int64_t count_mappings(void) {
+    char text[16384];
+    int64_t n_lines = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    if (file == NULL) return 0;
+    for (size_t n; (n = fread(text, 1, sizeof text, file)) > 0;)
+        for (const char *at = text, *end = text + n; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
+            n_lines++;
+    fclose(file);
+    return n_lines;
+}
+
+bool tpj_mappings_run_short(void) {
+    if (atomic_fetch_sub_explicit(&questions_left, 1, memory_order_relaxed) > 0) return false;
+    int64_t most = most_mappings(), used = count_mappings();
+    atomic_store_explicit(&questions_left, used / LINES_PER_QUESTION, memory_order_relaxed);
+    return most > 0 && used > most / 4 * 3;
+}
