@@ -1,12 +1,14 @@
 """PyTorch's operator database (OpInfo): which operators, which dtypes, which samples."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
+from conformance.compare import DEVICE, Attempt, agree, map_tensors, same_exception, tensors, twins
 from conformance.harness import Case
 
 ALL_DTYPES = (
@@ -70,45 +72,83 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def each(
+def cases_of(
     run: Callable[[Any, torch.dtype], str],
     dtypes: tuple[torch.dtype, ...] = KINDS,
     where: Callable[[Any], bool] = lambda op: True,
 ) -> Iterator[Case]:
     """A case for each operator and each of the dtypes that it has on the CPU."""
     for op in op_db:
-        name = name_of(op)
-        if name in NOT_COMPARABLE or not where(op):
+        if name_of(op) in NOT_COMPARABLE or not where(op):
             continue
         for dtype in dtypes:
             if dtype in op.supported_dtypes("cpu"):
-                yield Case(name, dtype_name(dtype), partial(run, op, dtype), group=op.name)
+                yield Case(name_of(op), dtype_name(dtype), partial(run, op, dtype), group=op.name)
 
 
-def samples(op: Any, dtype: torch.dtype, requires_grad: bool = False, at_most: int = 3) -> list[Any]:
-    """At most so many of the operator's SampleInputs on the CPU, spread over all of them."""
+@dataclass(frozen=True)
+class Call:
+    """The arguments of an operator: a SampleInput's."""
+
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def __call__(self, function: Callable[..., Any], **more: Any) -> Any:
+        return function(self.input, *self.args, **self.kwargs, **more)
+
+    def map(self, function: Callable[[Any], Any]) -> "Call":
+        """The function is given all arguments at once, as a tree."""
+        return Call(*function((self.input, self.args, self.kwargs)))
+
+    def map_tensors(self, function: Callable[[torch.Tensor], torch.Tensor]) -> "Call":
+        return self.map(partial(map_tensors, function))
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return tensors((self.input, self.args, self.kwargs))
+
+
+def all_samples(op: Any, dtype: torch.dtype, requires_grad: bool = False) -> list[Call]:
     torch.manual_seed(0)
-    made = list(op.sample_inputs("cpu", dtype, requires_grad=requires_grad))
+    found = op.sample_inputs("cpu", dtype, requires_grad=requires_grad)
+    return [Call(sample.input, sample.args, sample.kwargs) for sample in found]
+
+
+def samples(op: Any, dtype: torch.dtype, requires_grad: bool = False, at_most: int = 3) -> list[Call]:
+    """At most so many of the operator's samples, spread over all of them."""
+    made = all_samples(op, dtype, requires_grad)
     chosen = sorted({0, len(made) // 3, 2 * len(made) // 3, len(made) - 1}) if made else []
     return [made[i] for i in chosen[:at_most]]
 
 
-def arguments(sample: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    return sample.input, sample.args, sample.kwargs
+def on_device(op: Any, call: Call, move: Callable[[Any], Any] = twins) -> Call:
+    """The call with its tensors on the device, but those that PyTorch wants on the CPU."""
+    if op.name in CPU_ARGUMENTS:
+        return Call(move(call.input), call.args, call.kwargs)
+    return call.map(move)
 
 
-def determined(op: Any, sample: Any, want: Any, got: Any) -> tuple[Any, Any]:
-    """Both results without what the operator leaves free: signs of vectors, the choice between equal elements."""
-    from conformance.compare import DEVICE, map_tensors
-
-    if name_of(op) in UP_TO_SIGN:
-        return map_tensors(torch.abs, (want, got))
-    if name_of(op) in TIES:
-        source = sample.input.detach()
-        dim = sample.args[1] if len(sample.args) > 1 else sample.kwargs.get("dim", -1)
+def agree_results(op: Any, call: Call, want: Any, got: Any, strides: bool = False) -> None:
+    """Raises Mismatch where the results of a call differ in what the operator determines."""
+    name = name_of(op)
+    if name in UP_TO_SIGN:
+        want, got = map_tensors(torch.abs, (want, got))
+    if name in TIES:
+        source = call.input.detach()
+        dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", -1)
 
         def named(indices: torch.Tensor) -> torch.Tensor:
             return source.gather(dim, indices) if source.dim() else indices
 
-        return (want[0], named(want[1])), (got[0], named(got[1].cpu()).to(DEVICE))
-    return want, got
+        want, got = (want[0], named(want[1])), (got[0], named(got[1].cpu()).to(DEVICE))
+    agree(want, got, values=name not in RANDOM, strides=strides)
+
+
+def check_call(op: Any, call: Call, strides: bool = False) -> None:
+    """Raises Mismatch unless the operator does on the device what it does on the CPU, be that an error."""
+    device_call = on_device(op, call)
+    want = Attempt(lambda: call(op.op))
+    got = Attempt(lambda: device_call(op.op))
+    if not same_exception(want, got):
+        agree_results(op, call, want.result, got.result, strides)

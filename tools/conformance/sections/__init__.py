@@ -1,3 +1,3 @@
 """The sections, in the order in which they run."""
 
-SECTIONS = ("ops",)
+SECTIONS = ("ops", "errors", "out", "inplace", "noncontiguous", "views", "empty", "strides")

@@ -10,16 +10,16 @@ from conformance.compare import GRADIENT_TOLERANCE, agree, tensors, to_device
 from conformance.harness import Case, Mismatch, NoSample
 
 
-def gradients(outputs: Any, inputs: Any) -> tuple[torch.Tensor | None, ...] | None:
+def gradients(outputs: Any, inputs: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...] | None:
     """Of the sum of all outputs' magnitudes; None where nothing is differentiable."""
     outs = [t for t in tensors(outputs) if t.requires_grad and (t.is_floating_point() or t.is_complex())]
-    ins = [t for t in tensors(inputs) if t.requires_grad]
+    ins = [t for t in inputs if t.requires_grad]
     if not outs or not ins:
         return None
     return torch.autograd.grad([t.abs().sum() for t in outs], ins, allow_unused=True)
 
 
-def agree_gradients(want: Any, inputs: Any, got: Any, device_inputs: Any) -> None:
+def agree_gradients(want: Any, inputs: list[torch.Tensor], got: Any, device_inputs: list[torch.Tensor]) -> None:
     try:
         wanted = gradients(want, inputs)
     except Exception:
@@ -45,28 +45,23 @@ def agree_gradients(want: Any, inputs: Any, got: Any, device_inputs: Any) -> Non
 
 
 def run(op: Any, dtype: torch.dtype) -> str:
-    values = opinfos.name_of(op) not in opinfos.RANDOM
     differentiate = dtype == torch.float32 and op.supports_autograd
     n = 0
-    for sample in opinfos.samples(op, dtype, requires_grad=differentiate):
-        case = opinfos.arguments(sample)
+    for call in opinfos.samples(op, dtype, requires_grad=differentiate):
         try:
-            want = op.op(case[0], *case[1], **case[2])
+            want = call(op.op)
         except Exception:
             continue  # the CPU refuses this sample
         n += 1
-        if op.name in opinfos.CPU_ARGUMENTS:
-            twin = (to_device(case[0]), case[1], case[2])
-        else:
-            twin = to_device(case)
-        got = op.op(twin[0], *twin[1], **twin[2])
-        agree(*opinfos.determined(op, sample, want, got), values=values)
-        if differentiate and values:
-            agree_gradients(want, case, got, twin)
+        device_call = opinfos.on_device(op, call, to_device)
+        got = device_call(op.op)
+        opinfos.agree_results(op, call, want, got)
+        if differentiate and opinfos.name_of(op) not in opinfos.RANDOM:
+            agree_gradients(want, call.tensors, got, device_call.tensors)
     if not n:
         raise NoSample
     return f"{n} samples"
 
 
 def cases() -> Iterator[Case]:
-    return opinfos.each(run, opinfos.ALL_DTYPES)
+    return opinfos.cases_of(run, opinfos.ALL_DTYPES)
