@@ -12,6 +12,8 @@ void tpj_glue_run_on_lists(const tpj_glue_op &op, torch::jit::Stack &stack);
 void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack);
 /* Runs an op without a row: PyTorch's decomposition where there is one, else the CPU (fallback.cpp). */
 void tpj_glue_fall_back(const tpj_glue_op &op, torch::jit::Stack &stack);
+/* Runs an op on the CPU: counted, and an error where the user turned that off. Takes tensors of every layout. */
+void tpj_glue_run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack);
 /* Launches a program for a call and replaces the stack's arguments by its results (functional forms). */
 void tpj_glue_run_program(tpj_glue_call &call, tpj_program *program);
 /* A dense tensor over a new storage. */

@@ -1,6 +1,7 @@
 /* The CPU as the last resort: counted, warned of once per op, and an error where the user asked for one. */
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
+#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/empty.h>
 
@@ -94,18 +95,26 @@ public:
 
     const c10::IValue &original(int i) const { return originals_[static_cast<size_t>(i)]; }
 
+    /* The key of the CPU's kernel, after move_arguments. */
+    c10::DispatchKey kernel() const { return kernel_; }
+
 private:
     c10::Device device() const { return device_ ? *device_ : tpj_glue_device(tpj_glue_device_index(-1)); }
 
     static void write_back(const at::Tensor &to, const at::Tensor &from) {
         if (!to.defined() || !to.is_privateuseone()) return;
-        if (to.sizes() != from.sizes()) to.resize_(from.sizes());
+        if (at::sparse_csr::is_sparse_compressed(to))
+            to.resize_as_sparse_(from);
+        else if (!to.is_sparse() && to.sizes() != from.sizes())
+            to.resize_(from.sizes());
         to.copy_(from);
     }
 
     at::Tensor to_cpu(const at::Tensor &tensor) {
         if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
         if (!device_) device_ = tensor.device();
+        if (tensor.is_sparse() && kernel_ == c10::DispatchKey::CPU) kernel_ = c10::DispatchKey::SparseCPU;
+        if (at::sparse_csr::is_sparse_compressed(tensor)) kernel_ = c10::DispatchKey::SparseCsrCPU;
         return tensor.to(at::kCPU);
     }
 
@@ -142,15 +151,18 @@ private:
     const size_t base_;
     std::vector<c10::IValue> originals_;
     std::optional<c10::Device> device_;
+    c10::DispatchKey kernel_ = c10::DispatchKey::CPU;
 };
 
-void run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack) {
+} // namespace
+
+void tpj_glue_run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack) {
     report(op);
     const size_t base = stack.size() - static_cast<size_t>(op.n_arguments);
     OnCpu call(stack, base);
     call.move_arguments();
     const std::vector<c10::IValue> moved(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end());
-    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
+    op.handle.redispatchBoxed(c10::DispatchKeySet(call.kernel()), &stack);
     call.copy_back(op, moved);
     for (size_t i = 0; i < op.return_alias.size(); i++) {
         c10::IValue &value = stack[base + i];
@@ -158,10 +170,8 @@ void run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack) {
     }
 }
 
-} // namespace
-
 void tpj_glue_fall_back(const tpj_glue_op &op, torch::jit::Stack &stack) {
-    if (!tpj_glue_run_traced(op, stack)) run_on_cpu(op, stack);
+    if (!tpj_glue_run_traced(op, stack)) tpj_glue_run_on_cpu(op, stack);
 }
 
 int tpj_glue_fallbacks_count(void) {

@@ -244,7 +244,7 @@ enum { MAYBE_SPARSE = 1 }; /* the overload that can ask for a sparse gradient */
 static void emit_embedding_bag_backward(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     if (tpj_row(e)->variant == MAYBE_SPARSE && tpj_bool(e, "sparse", false)) {
-        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "the tpu device has no sparse gradients: use sparse=False");
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "a graph has no sparse gradients: use sparse=False");
         return;
     }
     tpj_dtype dtype = tpj_in_type(e, "grad").dtype, compute = tpj_accumulate_dtype(dtype);

@@ -314,12 +314,7 @@ def test_bf16_is_supported():
     assert torch.tpu.get_amp_supported_dtype()[0] == torch.bfloat16
 
 
-# ---- kinds of tensors that are not there, and modules ----
-
-
-def test_sparse_tensors_say_what_to_do():
-    with pytest.raises(NotImplementedError, match="no sparse tensors"):
-        torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2), device="tpu", check_invariants=False)
+# ---- modules ----
 
 
 @pytest.mark.parametrize("swap", [False, True])
