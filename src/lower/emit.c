@@ -392,6 +392,10 @@ static void append_result(tpj_emit *e, tpj_value *value) {
 
 void tpj_out(tpj_emit *e, tpj_value *value) { append_result(e, value); }
 void tpj_out_as(tpj_emit *e, tpj_value *value, tpj_dtype dtype) { append_result(e, hlo_convert(e->h, value, dtype)); }
+void tpj_out_columns(tpj_emit *e, tpj_value *value) {
+    e->by_columns |= (uint64_t)1 << (e->n_results & 63);
+    append_result(e, value);
+}
 void tpj_out_none(tpj_emit *e) { append_result(e, NULL); }
 
 void tpj_fail(tpj_emit *e, tpj_code code, const char *format, ...) {

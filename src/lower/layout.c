@@ -116,6 +116,15 @@ static int64_t memory_format_of(const tpj_node *node) {
     return PRESERVE_FORMAT;
 }
 
+bool tpj_layout_columns(const tpj_value *value, int *out_order) {
+    int rank = value->type.rank;
+    if (rank < 2 || rank > TPJ_VIEW_MAX_RANK) return false;
+    for (int i = 0; i < rank - 2; i++) out_order[i] = i;
+    out_order[rank - 2] = rank - 1;
+    out_order[rank - 1] = rank - 2;
+    return true;
+}
+
 bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_value *value, int *out_order) {
     int rank = value->type.rank;
     if (rank < 2 || rank > TPJ_VIEW_MAX_RANK || node->op->layout == TPJ_LAYOUT_CONTIGUOUS) return false;

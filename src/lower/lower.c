@@ -170,6 +170,7 @@ static tpj_status *emit_node(tpj_lowering *lowering, int index, bool count_only)
     }
     lowering->results[index] = e.results;
     lowering->n_results[index] = e.n_results;
+    lowering->by_columns[index] = e.by_columns;
     return NULL;
 }
 
@@ -276,7 +277,10 @@ static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
         tpj_output output = {.value = {last, i}, .target = -1};
         int order[TPJ_VIEW_MAX_RANK];
         tpj_value *value = lowering->results[last][i];
-        bool ordered = value != NULL && tpj_layout_order(lowering, tpj_graph_node(graph, last), value, order);
+        bool columns = i < 64 && (lowering->by_columns[last] >> i & 1) != 0;
+        bool ordered =
+            value != NULL && (columns ? tpj_layout_columns(value, order)
+                                      : tpj_layout_order(lowering, tpj_graph_node(graph, last), value, order));
         TPJ_TRY(add_output(lowering, &output, ordered ? order : NULL, false, out));
     }
     return NULL;
@@ -295,6 +299,7 @@ static bool allocate(tpj_lowering *lowering) {
     lowering->inputs = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
     lowering->results = TPJ_ARENA_ARRAY(arena, tpj_value **, n_nodes);
     lowering->n_results = TPJ_ARENA_ARRAY(arena, int, n_nodes);
+    lowering->by_columns = TPJ_ARENA_ARRAY(arena, uint64_t, n_nodes);
     return !arena->failed;
 }
 

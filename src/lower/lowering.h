@@ -40,6 +40,7 @@ typedef struct tpj_lowering {
     tpj_value *random_state;
     uint64_t random_count;
     tpj_value ***results; /* one array per node; NULL values are undefined tensors */
+    uint64_t *by_columns; /* one per node: bit i, result i lies in memory column after column */
     int *n_results;
     tpj_check_value *checks, **checks_end;
 } tpj_lowering;
@@ -50,6 +51,7 @@ struct tpj_emit {
     const tpj_node *node;
     tpj_value **results; /* grows in the builder's arena */
     int n_results, capacity;
+    uint64_t by_columns;
 };
 
 /* An argument of the op by its row's name for it; fails the op when the row has no such parameter. Never NULL. */
@@ -64,5 +66,7 @@ bool tpj_lowering_is_number(const tpj_lowering *lowering, tpj_ref ref);
 /* The order of dimensions in memory (outermost first) of result `value` of a node, as PyTorch's CPU would lay it out;
  * false: row-major. */
 bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_value *value, int *out_order);
+/* The same for matrices that lie column after column. */
+bool tpj_layout_columns(const tpj_value *value, int *out_order);
 
 #endif

@@ -10,7 +10,7 @@ static void emit_cholesky_ex(tpj_emit *e) {
     if (!tpj_is_matrix(e, a, true)) return;
     bool upper = tpj_bool(e, "upper", false);
     tpj_value *factor = tpj_triangle(h, hlo_cholesky(h, a, !upper), upper);
-    tpj_out(e, factor);
+    tpj_out_columns(e, factor);
     /* a matrix that is not positive definite leaves NaN on the diagonal: info is the first place, counted from 1 */
     tpj_value *diagonal = hlo_real(h, tpj_diagonals(h, tpj_flat_batch(h, factor)));
     int64_t n = hlo_dim(diagonal, 1), last = 1;
@@ -28,7 +28,7 @@ static void emit_solve_triangular(tpj_emit *e) {
     bool left = tpj_bool(e, "left", true), upper = tpj_bool(e, "upper", false);
     if (!tpj_solvable(e, a, b, left) || !tpj_broadcast_batches(e, &a, &b)) return;
     bool unit = tpj_bool(e, "unitriangular", false);
-    tpj_out(e, hlo_triangular_solve(h, a, b, left, !upper, unit, "NO_TRANSPOSE"));
+    tpj_out_columns(e, hlo_triangular_solve(h, a, b, left, !upper, unit, "NO_TRANSPOSE"));
 }
 
 static void emit_triangular_solve(tpj_emit *e) {
@@ -37,8 +37,8 @@ static void emit_triangular_solve(tpj_emit *e) {
     if (!tpj_solvable(e, a, b, true) || !tpj_broadcast_batches(e, &a, &b)) return;
     bool upper = tpj_bool(e, "upper", true), unit = tpj_bool(e, "unitriangular", false);
     const char *transpose = tpj_bool(e, "transpose", false) ? "TRANSPOSE" : "NO_TRANSPOSE";
-    tpj_out(e, hlo_triangular_solve(h, a, b, true, !upper, unit, transpose));
-    tpj_out(e, a);
+    tpj_out_columns(e, hlo_triangular_solve(h, a, b, true, !upper, unit, transpose));
+    tpj_out_columns(e, a);
 }
 
 /* A X = B for A = L L^H (or U^H U). */
@@ -51,7 +51,7 @@ static tpj_value *solve_cholesky(tpj_hlo *h, tpj_value *factor, tpj_value *b, bo
 static void emit_cholesky_solve(tpj_emit *e) {
     tpj_value *b = tpj_in(e, "self"), *factor = tpj_in(e, "input2");
     if (!tpj_solvable(e, factor, b, true) || !tpj_broadcast_batches(e, &factor, &b)) return;
-    tpj_out(e, solve_cholesky(tpj_builder(e), factor, b, tpj_bool(e, "upper", false)));
+    tpj_out_columns(e, solve_cholesky(tpj_builder(e), factor, b, tpj_bool(e, "upper", false)));
 }
 
 static void emit_cholesky_inverse(tpj_emit *e) {
@@ -59,7 +59,7 @@ static void emit_cholesky_inverse(tpj_emit *e) {
     tpj_value *factor = tpj_in(e, "self");
     if (!tpj_is_matrix(e, factor, true)) return;
     tpj_value *identity = tpj_identity_like(h, factor, factor->type.dtype);
-    tpj_out(e, solve_cholesky(h, factor, identity, tpj_bool(e, "upper", false)));
+    tpj_out_columns(e, solve_cholesky(h, factor, identity, tpj_bool(e, "upper", false)));
 }
 
 /* ---- cross product ---- */

@@ -20,12 +20,6 @@ static void lu_continues(tpj_hlo *h, tpj_value *const *arguments, tpj_value **re
     results[0] = hlo_compare(h, "LT", arguments[LU_COLUMN], hlo_integer(h, TPJ_I32, hlo_dim(arguments[LU_PIVOTS], 1)));
 }
 
-/* x [batch] or [batch, m] repeated to dims, its dimensions going to `at`. */
-static tpj_value *spread(tpj_hlo *h, tpj_value *x, int rank, const int64_t *dims, int64_t at) {
-    int64_t mapping[] = {0, at};
-    return hlo_broadcast_in_dim(h, x, rank, dims, mapping);
-}
-
 /* `x` with its elements (or rows) at `place` and at `other` exchanged along dimension 1. */
 static tpj_value *exchange(tpj_hlo *h, tpj_value *x, tpj_value *place, tpj_value *other, tpj_value *at_place,
                            tpj_value *at_other) {
@@ -33,7 +27,7 @@ static tpj_value *exchange(tpj_hlo *h, tpj_value *x, tpj_value *place, tpj_value
     const int64_t *dims = x->type.dims;
     tpj_value *row = hlo_iota(h, TPJ_I32, rank, dims, 1);
     tpj_value *is_place = hlo_compare(h, "EQ", row, place);
-    tpj_value *is_other = hlo_compare(h, "EQ", row, spread(h, other, rank, dims, 0));
+    tpj_value *is_other = hlo_compare(h, "EQ", row, tpj_spread(h, other, rank, dims, 0));
     x = hlo_select(h, is_other, hlo_expand(h, at_place, rank, dims), x);
     return hlo_select(h, is_place, hlo_expand(h, at_other, rank, dims), x);
 }
@@ -47,7 +41,7 @@ static tpj_value *row_at(tpj_hlo *h, tpj_value *x, tpj_value *place) {
 /* The same where each batch has a row of its own; `other`: I32[batch]. */
 static tpj_value *row_at_each(tpj_hlo *h, tpj_value *x, tpj_value *other) {
     int64_t *dims = tpj_dims_with(h, x, 1, 1);
-    return hlo_take_along(h, x, spread(h, other, x->type.rank, dims, 0), 1);
+    return hlo_take_along(h, x, tpj_spread(h, other, x->type.rank, dims, 0), 1);
 }
 
 /* What pivots are chosen by, as LAPACK does: |re| + |im|. */
@@ -77,13 +71,13 @@ static void lu_eliminate(tpj_hlo *h, tpj_value *const *arguments, tpj_value **re
     column = hlo_reshape(h, hlo_dynamic_slice(h, a, column_start, column_sizes), 2, column_dims);
     tpj_value *pivot = hlo_flatten(h, row_at(h, column, k)); /* [batch] */
     tpj_value *no_pivot = hlo_compare(h, "EQ", pivot, hlo_number(h, pivot->type.dtype, 0));
-    tpj_value *below = hlo_and(h, hlo_compare(h, "GT", row, k), hlo_not(h, spread(h, no_pivot, 2, column_dims, 0)));
-    tpj_value *factor = hlo_div(h, column, spread(h, pivot, 2, column_dims, 0));
+    tpj_value *below = hlo_and(h, hlo_compare(h, "GT", row, k), hlo_not(h, tpj_spread(h, no_pivot, 2, column_dims, 0)));
+    tpj_value *factor = hlo_div(h, column, tpj_spread(h, pivot, 2, column_dims, 0));
     factor = hlo_select(h, below, factor, hlo_number(h, factor->type.dtype, 0));
     const int64_t *dims = a->type.dims;
-    tpj_value *each_factor = spread(h, factor, 3, dims, 1), *each_column = hlo_iota(h, TPJ_I32, 3, dims, 2);
+    tpj_value *each_factor = tpj_spread(h, factor, 3, dims, 1), *each_column = hlo_iota(h, TPJ_I32, 3, dims, 2);
     tpj_value *reduced = hlo_sub(h, a, hlo_mul(h, each_factor, hlo_expand(h, pivot_row, 3, dims)));
-    tpj_value *is_below = spread(h, below, 3, dims, 1);
+    tpj_value *is_below = tpj_spread(h, below, 3, dims, 1);
     reduced = hlo_select(h, hlo_compare(h, "EQ", each_column, k), each_factor, reduced);
     reduced = hlo_select(h, hlo_and(h, is_below, hlo_compare(h, "GE", each_column, k)), reduced, a);
     tpj_value *next = hlo_add(h, k, hlo_integer(h, TPJ_I32, 1)), *starts[] = {zero, k};
@@ -129,7 +123,7 @@ static void emit_lu_factor_ex(tpj_emit *e) {
     tpj_value *a;
     lu f;
     if (!read_lu(e, false, tpj_bool(e, "pivot", true), &a, &f)) return;
-    tpj_out(e, tpj_unflat_batch(h, f.matrix, a));
+    tpj_out_columns(e, tpj_unflat_batch(h, f.matrix, a));
     tpj_out(e, tpj_unflat_batch(h, f.pivots, a));
     tpj_out(e, tpj_unflat_batch(h, f.info, a));
 }
@@ -137,7 +131,7 @@ static void emit_lu_factor_ex(tpj_emit *e) {
 /* B [batch, m, k] with its rows in the order that the pivots give. */
 static tpj_value *reorder_rows(tpj_hlo *h, tpj_value *order, tpj_value *b) {
     if (hlo_elements(b) == 0) return b;
-    return hlo_take_along(h, b, spread(h, order, 3, b->type.dims, 1), 1);
+    return tpj_rows_at(h, b, order);
 }
 
 /* A X = B, everything [batch, .., ..]. */
@@ -151,7 +145,7 @@ static void emit_inv_ex(tpj_emit *e) {
     tpj_value *a;
     lu f;
     if (!read_lu(e, true, true, &a, &f)) return;
-    tpj_out(e, tpj_unflat_batch(h, solve_with(h, &f, tpj_identity_like(h, f.matrix, a->type.dtype)), a));
+    tpj_out_columns(e, tpj_unflat_batch(h, solve_with(h, &f, tpj_identity_like(h, f.matrix, a->type.dtype)), a));
     tpj_out(e, tpj_unflat_batch(h, f.info, a));
 }
 
@@ -180,9 +174,14 @@ static void emit_solve_ex(tpj_emit *e) {
     lu f = factorize(h, tpj_flat_batch(h, matrix), true);
     tpj_value *x = tpj_unflat_batch(h, solve_with(h, &f, tpj_flat_batch(h, rhs)), b);
     if (!left) x = tpj_transposed(h, x, false);
-    tpj_out(e, vector ? hlo_squeeze(h, x, x->type.rank - 1) : x);
+    if (vector) x = hlo_squeeze(h, x, x->type.rank - 1);
+    if (left) {
+        tpj_out_columns(e, x); /* vectors too: the CPU swaps their last two strides like those of matrices */
+    } else {
+        tpj_out(e, x);
+    }
     lu own = given == a && left ? f : factorize(h, tpj_flat_batch(h, given), true); /* what backward reads: A's own */
-    tpj_out(e, tpj_unflat_batch(h, own.matrix, given));
+    tpj_out_columns(e, tpj_unflat_batch(h, own.matrix, given));
     tpj_out(e, tpj_unflat_batch(h, own.pivots, given));
     tpj_out(e, tpj_unflat_batch(h, own.info, given));
 }
@@ -203,7 +202,7 @@ static void emit_det(tpj_emit *e) {
     if (!read_lu(e, true, true, &a, &f)) return;
     tpj_value *product = hlo_reduce_dim(h, "multiply", tpj_diagonals(h, f.matrix), 1);
     tpj_out(e, tpj_unflat_batch(h, hlo_mul(h, product, swap_sign(h, &f, a->type.dtype)), a));
-    tpj_out(e, tpj_unflat_batch(h, f.matrix, a));
+    tpj_out_columns(e, tpj_unflat_batch(h, f.matrix, a));
     tpj_out(e, tpj_unflat_batch(h, f.pivots, a));
 }
 
@@ -216,7 +215,7 @@ static void emit_slogdet(tpj_emit *e) {
     tpj_value *sign = hlo_reduce_dim(h, "multiply", hlo_unary(h, "sign", diagonal), 1);
     tpj_out(e, tpj_unflat_batch(h, hlo_mul(h, sign, swap_sign(h, &f, a->type.dtype)), a));
     tpj_out(e, tpj_unflat_batch(h, hlo_reduce_dim(h, "add", hlo_log(h, hlo_abs(h, diagonal)), 1), a));
-    tpj_out(e, tpj_unflat_batch(h, f.matrix, a));
+    tpj_out_columns(e, tpj_unflat_batch(h, f.matrix, a));
     tpj_out(e, tpj_unflat_batch(h, f.pivots, a));
 }
 
@@ -224,7 +223,7 @@ static void emit_slogdet(tpj_emit *e) {
 static tpj_value *permutation_matrix(tpj_hlo *h, tpj_value *order, tpj_dtype dtype) {
     int64_t m = hlo_dim(order, 1), dims[] = {hlo_dim(order, 0), m, m};
     tpj_value *row = hlo_iota(h, TPJ_I32, 3, dims, 1);
-    return hlo_convert(h, hlo_compare(h, "EQ", row, spread(h, order, 3, dims, 2)), dtype);
+    return hlo_convert(h, hlo_compare(h, "EQ", row, tpj_spread(h, order, 3, dims, 2)), dtype);
 }
 
 /* L with its ones, and U, out of the packed matrix [batch, m, n]. `like`: has the batch dimensions. */
@@ -330,7 +329,11 @@ static void emit_lu_solve(tpj_emit *e) {
     tpj_value *order = order_of_pivots(h, hlo_squeeze(h, columns, 2), hlo_dim(packed, -2));
     tpj_value *x = tpj_unflat_batch(
         h, solve_factors(h, tpj_flat_batch(h, packed), order, tpj_flat_batch(h, rhs), left ? adjoint : !adjoint), b);
-    tpj_out(e, left ? x : tpj_transposed(h, x, true));
+    if (left) {
+        tpj_out_columns(e, x);
+    } else {
+        tpj_out(e, tpj_transposed(h, x, true));
+    }
 }
 
 const tpj_op_def tpj_ops_lu[] = {

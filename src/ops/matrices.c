@@ -100,6 +100,33 @@ bool tpj_solvable(tpj_emit *e, const tpj_value *a, const tpj_value *b, bool left
     return true;
 }
 
+tpj_value *tpj_spread(tpj_hlo *h, tpj_value *x, int rank, const int64_t *dims, int64_t at) {
+    int64_t mapping[] = {0, at};
+    return hlo_broadcast_in_dim(h, x, rank, dims, mapping);
+}
+
+tpj_value *tpj_scale_each(tpj_hlo *h, tpj_value *a, tpj_value *factors, int64_t at) {
+    factors = hlo_convert(h, factors, a->type.dtype);
+    return hlo_mul(h, a, tpj_spread(h, factors, 3, a->type.dims, at));
+}
+
+tpj_value *tpj_rows_at(tpj_hlo *h, tpj_value *a, tpj_value *order) {
+    int64_t *dims = tpj_dims_with(h, a, 1, hlo_dim(order, 1));
+    return hlo_take_along(h, a, tpj_spread(h, order, 3, dims, 1), 1);
+}
+
+tpj_value *tpj_in_range(tpj_hlo *h, tpj_value *a, tpj_value **out_scale) {
+    static const int64_t both[] = {1, 2};
+    tpj_dtype real = hlo_real_dtype(a->type.dtype);
+    double small = real == TPJ_F64 ? 0x1p-300 : 0x1p-14, big = real == TPJ_F64 ? 0x1p+300 : 0x1p+28;
+    tpj_value *size = hlo_reduce(h, "maximum", hlo_abs(h, a), NULL, both, 2), *one = hlo_number(h, real, 1);
+    tpj_value *usual = hlo_and(h, hlo_compare(h, "GE", size, hlo_number(h, real, small)),
+                               hlo_compare(h, "LE", size, hlo_number(h, real, big)));
+    usual = hlo_or(h, usual, hlo_compare(h, "EQ", size, hlo_number(h, real, 0)));
+    *out_scale = hlo_select(h, usual, one, size);
+    return hlo_div(h, a, tpj_spread(h, hlo_convert(h, *out_scale, a->type.dtype), 3, a->type.dims, 0));
+}
+
 /* The first k columns / rows of [batch, m, n]. */
 tpj_value *tpj_first_columns(tpj_hlo *h, tpj_value *a, int64_t k) { return hlo_slice_dim(h, a, 2, 0, k, 1); }
 tpj_value *tpj_first_rows(tpj_hlo *h, tpj_value *a, int64_t k) { return hlo_slice_dim(h, a, 1, 0, k, 1); }

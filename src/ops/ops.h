@@ -115,7 +115,9 @@ tpj_dtype tpj_sum_dtype(tpj_dtype dtype);
 /* ---- what an emitter writes ---- */
 void tpj_out(tpj_emit *e, tpj_value *value);
 void tpj_out_as(tpj_emit *e, tpj_value *value, tpj_dtype dtype); /* converted */
-void tpj_out_none(tpj_emit *e);                                  /* a result that is an undefined tensor */
+/* A stack of matrices which PyTorch's CPU leaves as LAPACK writes them: column after column in memory. */
+void tpj_out_columns(tpj_emit *e, tpj_value *value);
+void tpj_out_none(tpj_emit *e); /* a result that is an undefined tensor */
 /* Lets another row write this op's next results. Its arguments, in its order, are named parameters of this op: element i
  * of a list, others as they are; "": absent; "1": the number. */
 void tpj_emit_row(tpj_emit *e, const char *row, const char *const *arguments, int n_arguments, int i);
@@ -135,7 +137,7 @@ tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool w
 /* clang-format off */
 #define TPJ_OP_FAMILIES(X) \
     X(unary) X(binary) X(compare) X(cast) X(reduce) X(scan) X(sort) X(matmul) X(distance) X(conv) X(pool) \
-    X(upsample) X(linalg) X(lu) X(qr) X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) \
+    X(upsample) X(linalg) X(lu) X(qr) X(eigh) X(svd) X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) \
     X(sized) X(embedding) X(scatter) X(view) X(view_write) X(shape) X(pad) X(create) X(random) X(distribution) \
     X(histogram) X(optim) X(foreach) X(rnn)
 /* clang-format on */

@@ -1,8 +1,7 @@
 /* QR by Householder reflections, through the custom calls that every XLA compiler expands. */
 #include "ops/matrices.h"
 
-/* XLA's QR of [batch, m, n]: reflectors below the diagonal, R on and above it; their factors [batch, min(m, n)]. */
-static void reflect(tpj_hlo *h, tpj_value *a, tpj_value *out_packed[2]) {
+void tpj_reflect(tpj_hlo *h, tpj_value *a, tpj_value *out_packed[2]) {
     int64_t m = hlo_dim(a, 1), n = hlo_dim(a, 2), taus[] = {hlo_dim(a, 0), m < n ? m : n};
     tpj_type types[] = {a->type, {a->type.dtype, 2, taus}};
     if (hlo_elements(a) > 0) {
@@ -13,8 +12,7 @@ static void reflect(tpj_hlo *h, tpj_value *a, tpj_value *out_packed[2]) {
     out_packed[1] = hlo_zeros(h, a->type.dtype, 2, taus);
 }
 
-/* The first `columns` columns of the product of reflectors, [batch, m, columns]. */
-static tpj_value *product_of_reflectors(tpj_hlo *h, tpj_value *reflectors, tpj_value *taus, int64_t columns) {
+tpj_value *tpj_product_of_reflectors(tpj_hlo *h, tpj_value *reflectors, tpj_value *taus, int64_t columns) {
     tpj_dtype dtype = reflectors->type.dtype;
     int64_t dims[] = {hlo_dim(reflectors, 0), hlo_dim(reflectors, 1), columns}, n = hlo_dim(reflectors, 2);
     if (columns > n) reflectors = hlo_pad_dim(h, reflectors, hlo_number(h, dtype, 0), 2, 0, columns - n);
@@ -40,29 +38,29 @@ static void emit_qr(tpj_emit *e) {
         if (only_r) {
             tpj_out_empty(e, dtype);
         } else {
-            tpj_out(e, tpj_unflat_batch(h, tpj_identity_like(h, hlo_zeros(h, dtype, 3, q_dims), dtype), given));
+            tpj_out_columns(e, tpj_unflat_batch(h, tpj_identity_like(h, hlo_zeros(h, dtype, 3, q_dims), dtype), given));
         }
-        tpj_out(e, tpj_unflat_batch(h, hlo_zeros(h, dtype, 3, r_dims), given));
+        tpj_out_columns(e, tpj_unflat_batch(h, hlo_zeros(h, dtype, 3, r_dims), given));
         return;
     }
     tpj_value *packed[2];
-    reflect(h, a, packed);
+    tpj_reflect(h, a, packed);
     tpj_value *r = tpj_first_rows(h, packed[0], rows);
     if (only_r) {
         tpj_out_empty(e, dtype);
     } else { /* the reflectors lie below the diagonal, in as many columns as Q has */
         tpj_value *reflectors = tpj_first_columns(h, packed[0], rows < n ? rows : n);
-        tpj_out(e, tpj_unflat_batch(h, product_of_reflectors(h, reflectors, packed[1], rows), given));
+        tpj_out_columns(e, tpj_unflat_batch(h, tpj_product_of_reflectors(h, reflectors, packed[1], rows), given));
     }
-    tpj_out(e, tpj_unflat_batch(h, tpj_triangle(h, r, true), given));
+    tpj_out_columns(e, tpj_unflat_batch(h, tpj_triangle(h, r, true), given));
 }
 
 static void emit_geqrf(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *a = tpj_in(e, "self"), *packed[2];
     if (!tpj_is_matrix(e, a, false)) return;
-    reflect(h, tpj_flat_batch(h, a), packed);
-    tpj_out(e, tpj_unflat_batch(h, packed[0], a));
+    tpj_reflect(h, tpj_flat_batch(h, a), packed);
+    tpj_out_columns(e, tpj_unflat_batch(h, packed[0], a));
     tpj_out(e, tpj_unflat_batch(h, packed[1], a));
 }
 
@@ -71,7 +69,7 @@ static tpj_value *read_reflectors(tpj_emit *e, const char *name, int64_t columns
     tpj_hlo *h = tpj_builder(e);
     tpj_value *a = tpj_flat_batch(h, tpj_in(e, name)), *tau = tpj_in(e, "tau");
     int64_t taus[] = {hlo_dim(a, 0), hlo_dim(tau, -1)};
-    return product_of_reflectors(h, a, hlo_reshape(h, tau, 2, taus), columns);
+    return tpj_product_of_reflectors(h, a, hlo_reshape(h, tau, 2, taus), columns);
 }
 
 static bool reflectors_ok(tpj_emit *e, const char *name) {
@@ -89,7 +87,7 @@ static bool reflectors_ok(tpj_emit *e, const char *name) {
 static void emit_householder_product(tpj_emit *e) {
     if (!reflectors_ok(e, "input")) return;
     tpj_value *like = tpj_in(e, "input");
-    tpj_out(e, tpj_unflat_batch(tpj_builder(e), read_reflectors(e, "input", hlo_dim(like, -1)), like));
+    tpj_out_columns(e, tpj_unflat_batch(tpj_builder(e), read_reflectors(e, "input", hlo_dim(like, -1)), like));
 }
 
 /* Q or its adjoint, times other from the left or the right. */
@@ -104,11 +102,11 @@ static void emit_ormqr(tpj_emit *e) {
         tpj_fail(e, TPJ_RUNTIME, "ormqr: other.shape[%d] must be equal to input.shape[-2]", left ? -2 : -1);
         return;
     }
-    tpj_value *q = product_of_reflectors(h, tpj_flat_batch(h, like), hlo_reshape(h, tau, 2, taus), m);
+    tpj_value *q = tpj_product_of_reflectors(h, tpj_flat_batch(h, like), hlo_reshape(h, tau, 2, taus), m);
     if (transpose) q = tpj_transposed(h, q, true);
     tpj_value *x = tpj_flat_batch(h, other),
               *y = left ? hlo_matmul(h, q, x, x->type.dtype) : hlo_matmul(h, x, q, x->type.dtype);
-    tpj_out(e, tpj_unflat_batch(h, y, other));
+    tpj_out_columns(e, tpj_unflat_batch(h, y, other));
 }
 
 const tpj_op_def tpj_ops_qr[] = {

@@ -1,0 +1,225 @@
+"""Linear algebra runs on the device: factors have the properties that define them, and everything has the CPU's values."""
+
+import pytest
+import torch
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+
+@pytest.fixture(autouse=True)
+def no_fallback():
+    torch.tpu.reset_fallbacks()
+    yield
+    assert torch.tpu.fallbacks() == {}
+
+
+def on_tpu(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    return [x.to("tpu") for x in tensors]
+
+
+def epsilon(dtype: torch.dtype, n: int = 8) -> float:
+    """What n operations in a row may lose."""
+    return 8 * n * torch.finfo(dtype).eps
+
+
+def assert_near(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> None:
+    """Relative to the largest element of `want`, in each matrix of a stack by itself."""
+    got, want = got.cpu(), want.cpu()
+    assert got.shape == want.shape and got.dtype == want.dtype
+    scale = want.abs().amax((-2, -1), keepdim=True) if want.dim() > 1 else want.abs().max()
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    assert ((got - want).abs() / scale).max() <= tolerance
+
+
+def assert_orthonormal(columns: torch.Tensor) -> None:
+    columns = columns.cpu()
+    identity = torch.eye(columns.shape[-1], dtype=columns.dtype).expand(*columns.shape[:-2], -1, -1)
+    assert_near(columns.mH @ columns, identity, epsilon(columns.dtype))
+
+
+def assert_like_cpu(got, want) -> None:
+    """Structure, dtypes, shapes and strides."""
+    got = got if isinstance(got, tuple) else (got,)
+    want = want if isinstance(want, tuple) else (want,)
+    describe = [[(x.dtype, x.shape, x.stride()) for x in result] for result in (got, want)]
+    assert describe[0] == describe[1]
+
+
+def random_unitary(n: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.linalg.qr(torch.randn(n, n, dtype=dtype))[0]
+
+
+def hard_matrices(n: int, dtype: torch.dtype) -> torch.Tensor:
+    """A stack of square matrices that are hard for an iteration: no rank, repeated values, all magnitudes."""
+    torch.manual_seed(1)
+    i = torch.arange(1, n + 1, dtype=torch.float64)
+    large, small = (1e25, 1e-25) if torch.finfo(dtype).bits == 32 else (1e200, 1e-200)
+    graded = (10.0 ** torch.linspace(0, -14, n, dtype=torch.float64)).to(dtype)
+    nilpotent = torch.diag(torch.ones(n - 1), 1).to(dtype)
+    matrices = [
+        torch.zeros(n, n, dtype=dtype),
+        torch.eye(n, dtype=dtype),
+        torch.ones(n, n, dtype=dtype),
+        -3 * random_unitary(n, dtype),
+        torch.randn(n, 2, dtype=dtype) @ torch.randn(2, n, dtype=dtype),
+        (1 / (i[:, None] + i - 1)).to(dtype),
+        random_unitary(n, dtype) * graded @ random_unitary(n, dtype),
+        nilpotent,
+        torch.diag(i.flip(0)).to(dtype),
+        torch.randn(n, n, dtype=dtype) * large,
+        torch.randn(n, n, dtype=dtype) * small,
+        torch.diag(torch.cat([torch.full((n // 2,), 2.0), torch.full((n - n // 2,), -2.0)])).to(dtype),
+    ]
+    return torch.stack(matrices)
+
+
+# ---- singular values ----
+
+
+def check_svd(a: torch.Tensor, full: bool) -> None:
+    (x,) = on_tpu(a)
+    u, s, vh = got = torch.linalg.svd(x, full_matrices=full)
+    assert_like_cpu(got, torch.linalg.svd(a, full_matrices=full))
+    k = min(a.shape[-2:])
+    assert_orthonormal(u)
+    assert_orthonormal(vh.mH)
+    assert_near((u[..., :k] * s[..., None, :]) @ vh[..., :k, :], a, epsilon(a.dtype))
+    assert (s >= 0).all() and (s.diff(dim=-1) <= 0).all()
+    want = torch.linalg.svdvals(a)
+    for values in (s, torch.linalg.svdvals(x)):
+        assert_near(values[..., None], want[..., None], epsilon(a.dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [6, 7])
+def test_svd_of_hard_matrices(dtype: torch.dtype, n: int) -> None:
+    check_svd(hard_matrices(n, dtype), False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "full"),
+    [((1, 1), True), ((5, 1), True), ((1, 4), False), ((2, 2), False), ((7, 4), True), ((7, 4), False), ((9, 3), True)]
+    + [((3, 5), True), ((2, 8), False), ((2, 3, 4, 3), True)],
+)
+def test_svd_of_any_shape(shape: tuple[int, ...], full: bool) -> None:
+    torch.manual_seed(2)
+    check_svd(torch.randn(shape), full)
+
+
+def test_svd_of_a_larger_matrix() -> None:
+    torch.manual_seed(3)
+    check_svd(torch.randn(90, 70) @ torch.diag(torch.logspace(0, -5, 70)), False)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (0, 2, 3), (2, 0, 3)])
+def test_svd_of_nothing(shape: tuple[int, ...]) -> None:
+    a = torch.empty(shape)
+    for full in (True, False):
+        got, want = torch.linalg.svd(a.to("tpu"), full_matrices=full), torch.linalg.svd(a, full_matrices=full)
+        assert_like_cpu(got, want)
+        for x, y in zip(got, want, strict=True):
+            assert torch.equal(x.cpu(), y)
+
+
+def test_svd_gradient() -> None:
+    torch.manual_seed(4)
+    a = torch.randn(2, 4, 3, dtype=torch.float64)
+    gradients = []
+    for device in ("cpu", "tpu"):
+        x = a.detach().to(device).requires_grad_()
+        u, s, vh = torch.linalg.svd(x, full_matrices=False)
+        (u.abs().sum() + (s**2).sum() + vh.abs().prod()).backward()
+        gradients.append(x.grad.cpu())
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-9, atol=1e-9)
+
+
+# ---- eigenvalues of Hermitian matrices ----
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [6, 7])
+def test_eigh_of_hard_matrices(dtype: torch.dtype, n: int) -> None:
+    a = hard_matrices(n, dtype)
+    unit = a[1:] / a[1:].abs().amax((-2, -1), keepdim=True)
+    a = torch.cat([a + a.mH, -unit @ unit.mH])
+    (x,) = on_tpu(a)
+    values, vectors = got = torch.linalg.eigh(x)
+    want = torch.linalg.eigh(a)
+    assert_like_cpu(got, want)
+    assert_orthonormal(vectors)
+    assert_near((vectors * values[..., None, :]) @ vectors.mH, a, epsilon(dtype))
+    for found in (values, torch.linalg.eigvalsh(x)):
+        assert (found.diff(dim=-1) >= 0).all()
+        assert_near(found[..., None], want[0][..., None], epsilon(dtype))
+
+
+@pytest.mark.parametrize("uplo", ["L", "U"])
+def test_eigh_reads_one_triangle(uplo: str) -> None:
+    torch.manual_seed(5)
+    a = torch.randn(3, 3, dtype=torch.complex64)
+    (x,) = on_tpu(a)
+    assert_near(torch.linalg.eigvalsh(x, UPLO=uplo)[None], torch.linalg.eigvalsh(a, UPLO=uplo)[None], 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3, 3), (2, 0, 0), (1, 1), (2, 3, 4, 4)])
+def test_eigh_of_any_shape(shape: tuple[int, ...]) -> None:
+    a = torch.randn(shape)
+    got = torch.linalg.eigh(a.to("tpu"))
+    assert_like_cpu(got, torch.linalg.eigh(a))
+    if a.numel() > 0:
+        assert_near(got[0][..., None], torch.linalg.eigvalsh(a)[..., None], 1e-5)
+
+
+def test_eigh_gradient() -> None:
+    torch.manual_seed(6)
+    a = torch.randn(4, 4, dtype=torch.float64)
+    gradients = []
+    for device in ("cpu", "tpu"):
+        x = a.detach().to(device).requires_grad_()
+        values, vectors = torch.linalg.eigh(x + x.mT)
+        ((values**3).sum() + vectors.abs().sum()).backward()
+        gradients.append(x.grad.cpu())
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-9, atol=1e-9)
+
+
+# ---- memory order ----
+
+
+def matrices_of(function, device: str):
+    torch.manual_seed(7)
+    square, tall = torch.randn(2, 4, 4), torch.randn(2, 5, 3)
+    positive, right = square @ square.mT + torch.eye(4), torch.randn(2, 4, 3)
+    return function(*(x.to(device) for x in (square, tall, positive, right)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, t, p, b: torch.linalg.inv_ex(a),
+        lambda a, t, p, b: torch.linalg.cholesky_ex(p, upper=True),
+        lambda a, t, p, b: torch.linalg.lu_factor_ex(t),
+        lambda a, t, p, b: torch.linalg.lu(t),
+        lambda a, t, p, b: torch.linalg.solve_ex(a, b),
+        lambda a, t, p, b: torch.linalg.solve_ex(a, b.mT, left=False),
+        lambda a, t, p, b: torch.linalg.solve(a, b[..., 0]),
+        lambda a, t, p, b: torch.linalg.solve_triangular(a, b, upper=True),
+        lambda a, t, p, b: torch.linalg.solve_triangular(a, b.mT, upper=True, left=False),
+        lambda a, t, p, b: torch.cholesky_solve(b, p),
+        lambda a, t, p, b: torch.cholesky_inverse(p),
+        lambda a, t, p, b: torch.linalg.qr(t),
+        lambda a, t, p, b: torch.linalg.qr(t, "complete"),
+        lambda a, t, p, b: torch.linalg.qr(t.mT, "r"),
+        lambda a, t, p, b: torch.geqrf(t),
+        lambda a, t, p, b: torch.linalg.householder_product(*torch.geqrf(t)),
+        lambda a, t, p, b: torch.ormqr(*torch.geqrf(a), b),
+        lambda a, t, p, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b),
+        lambda a, t, p, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b.mT, left=False),
+    ],
+)
+def test_factors_lie_in_memory_as_on_the_cpu(function) -> None:
+    """As LAPACK writes them: column after column."""
+    want, got = matrices_of(function, "cpu"), matrices_of(function, "tpu")
+    assert_like_cpu(tuple(got) if isinstance(got, tuple) else got, tuple(want) if isinstance(want, tuple) else want)
+    pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
+    for x, y in pairs:
+        torch.testing.assert_close(x.cpu(), y, rtol=1e-3, atol=1e-4)
