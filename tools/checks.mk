@@ -18,7 +18,7 @@ check-python: $(DEV_STAMP) native
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests
 
 # The tests that compare values, on each CPU plugin but the one that `make test` runs on. Minutes: CI runs it.
-PLUGIN_TESTS := $(patsubst %,tests/python/test_%.py,views inplace_out copy bug_reports nn generator sampling)
+PLUGIN_TESTS := $(patsubst %,tests/python/test_%.py,views inplace_out copy bug_reports nn generator sampling special)
 check-plugins: $(DEV_STAMP) native
 	@cd tests/python && plugins=$$($(abspath $(VENV))/bin/python -m native) && cd ../.. && for plugin in $$plugins; do \
 	    echo "$$plugin"; TORCH_PJRT_PLUGIN=$$plugin $(VENV)/bin/python -m pytest -q $(PYTEST_ARGS) $(PLUGIN_TESTS) || exit 1; \

@@ -95,8 +95,8 @@ static tpj_value *floor_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y) {
         tpj_value *down = hlo_and(h, tpj_compare_number(h, "NE", rest, 0), signs_differ(h, rest, y));
         return hlo_sub(h, quotient, hlo_convert(h, down, x->type.dtype));
     }
-    tpj_value *rest = hlo_binary(h, "remainder", x, y), *plain = hlo_div(h, x, y);
-    tpj_value *quotient = hlo_div(h, hlo_sub(h, x, rest), y);
+    tpj_value *rest = hlo_binary(h, "remainder", x, y), *plain = tpj_divide(h, x, y);
+    tpj_value *quotient = tpj_divide(h, hlo_sub(h, x, rest), y);
     tpj_value *down = hlo_and(h, tpj_compare_number(h, "NE", rest, 0), signs_differ(h, rest, y));
     quotient = hlo_sub(h, quotient, hlo_convert(h, down, x->type.dtype));
     tpj_value *floor = hlo_unary(h, "floor", quotient);
@@ -109,7 +109,7 @@ static tpj_value *floor_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y) {
 
 /* The quotient of halves is rounded to a half before it is truncated, as PyTorch does. */
 static tpj_value *truncated_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y, tpj_dtype dtype) {
-    tpj_value *quotient = hlo_div(h, x, y);
+    tpj_value *quotient = tpj_divide(h, x, y);
     if (dtype == TPJ_F16 || dtype == TPJ_BF16) {
         const char *bits = dtype == TPJ_F16 ? "exponent_bits = 5 : i32, mantissa_bits = 10 : i32"
                                             : "exponent_bits = 8 : i32, mantissa_bits = 7 : i32";
@@ -131,11 +131,15 @@ static void emit_floor_divide(tpj_emit *e) {
     tpj_out_as(e, floor_quotient(p.h, p.x, p.y), p.dtype);
 }
 
+static void emit_div(tpj_emit *e) {
+    tpj_pair p = float_pair(e);
+    tpj_out_as(e, tpj_divide(p.h, p.x, p.y), p.dtype);
+}
+
 static void emit_div_mode(tpj_emit *e) {
     const char *mode = tpj_string(e, "rounding_mode", "");
     if (mode[0] == '\0') {
-        tpj_pair p = float_pair(e);
-        tpj_out_as(e, hlo_div(p.h, p.x, p.y), p.dtype);
+        emit_div(e);
         return;
     }
     bool down = mode[0] == 'f' && mode[1] == 'l', to_zero = mode[0] == 't' && mode[1] == 'r';
@@ -523,8 +527,8 @@ const tpj_op_def tpj_ops_binary[] = {
     ROW("rsub.Scalar", "T self, S other, S alpha=1", emit_sub, .variant = 1),
     TENSORS("mul.Tensor", emit_promoted, .hlo = "multiply"),
     NUMBER_RIGHT("mul.Scalar", emit_promoted, .hlo = "multiply"),
-    TENSORS("div.Tensor", emit_float, .hlo = "divide"),
-    NUMBER_RIGHT("div.Scalar", emit_float, .hlo = "divide"),
+    TENSORS("div.Tensor", emit_div),
+    NUMBER_RIGHT("div.Scalar", emit_div),
     ROW("div.Tensor_mode", "T self, T other, Str? rounding_mode", emit_div_mode),
     ROW("div.Scalar_mode", "T self, S other, Str? rounding_mode", emit_div_mode),
     TENSORS("floor_divide", emit_floor_divide),

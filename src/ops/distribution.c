@@ -4,7 +4,7 @@
  * generator, so that the generator advances by a fixed amount. Methods: Marsaglia and Tsang 2000 (gamma), Hormann 1993
  * (PTRS for Poisson, BTRS for binomial, where means are large), inversion of the distribution function (where they are
  * small). */
-#include "ops/pointwise.h"
+#include "ops/series.h"
 
 enum { MOST_ROUNDS = 128 }; /* acceptance is above one half a round: more are never needed in practice */
 
@@ -73,9 +73,6 @@ static tpj_value *run(tpj_emit *e, method *m) {
     return final[LOOP_SAMPLE];
 }
 
-/* ---- small helpers: arithmetic with constants ---- */
-static tpj_value *plus(tpj_hlo *h, tpj_value *x, double c) { return hlo_add(h, x, tpj_like(h, x, c)); }
-static tpj_value *times(tpj_hlo *h, tpj_value *x, double c) { return hlo_mul(h, x, tpj_like(h, x, c)); }
 static tpj_value *log_gamma(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "chlo.lgamma", x); }
 static tpj_value *square(tpj_hlo *h, tpj_value *x) { return hlo_mul(h, x, x); }
 

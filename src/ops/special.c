@@ -2,7 +2,7 @@
  * digits from the defining formulas; the argument of each series is mapped to [-1, 1]. */
 #include <math.h>
 
-#include "ops/pointwise.h"
+#include "ops/series.h"
 
 #define SQRT_HALF 0.70710678118654752440
 
@@ -81,15 +81,11 @@ static const double NDTRI_FAR[] = {
     8.1096294525258228e-17, -3.5378210619214589e-17, 1.5476654290125406e-17,
 };
 
-#define LENGTH(table) ((int)(sizeof table / sizeof table[0]))
-
-static tpj_value *plus(tpj_hlo *h, tpj_value *x, double c) { return hlo_add(h, x, tpj_like(h, x, c)); }
-static tpj_value *times(tpj_hlo *h, tpj_value *x, double c) { return hlo_mul(h, x, tpj_like(h, x, c)); }
-static tpj_value *over(tpj_hlo *h, double c, tpj_value *x) { return hlo_div(h, tpj_like(h, x, c), x); }
-
-/* The series at t by Clenshaw's recurrence. F32 needs fewer terms. */
-static tpj_value *chebyshev(tpj_hlo *h, const double *coefficients, int n, tpj_value *t) {
-    double enough = t->type.dtype == TPJ_F64 ? 0 : 1e-9 * fabs(coefficients[0]);
+/* By Clenshaw's recurrence. */
+tpj_value *tpj_chebyshev(tpj_hlo *h, const double *coefficients, int n, tpj_value *t) {
+    double largest = 0;
+    for (int i = 0; i < n; i++) largest = fmax(largest, fabs(coefficients[i]));
+    double enough = t->type.dtype == TPJ_F64 ? 0 : 1e-9 * largest;
     while (n > 1 && fabs(coefficients[n - 1]) < enough) n--;
     tpj_value *twice = times(h, t, 2), *b1 = hlo_full_like(h, t, 0), *b2 = b1;
     for (int i = n - 1; i > 0; i--) {
@@ -100,13 +96,19 @@ static tpj_value *chebyshev(tpj_hlo *h, const double *coefficients, int n, tpj_v
     return plus(h, hlo_sub(h, hlo_mul(h, t, b1), b2), coefficients[0]);
 }
 
+tpj_value *tpj_polynomial(tpj_hlo *h, const double *coefficients, int n, tpj_value *x) {
+    tpj_value *y = hlo_full_like(h, x, coefficients[n - 1]);
+    for (int i = n - 2; i >= 0; i--) y = plus(h, hlo_mul(h, y, x), coefficients[i]);
+    return y;
+}
+
 tpj_value *tpj_bessel_i(tpj_hlo *h, tpj_value *x, int order, bool scaled) {
     tpj_value *size = hlo_abs(h, x), *near_t = plus(h, times(h, size, 0.25), -1),
               *far_t = plus(h, over(h, 16, size), -1);
-    tpj_value *near = order == 0 ? chebyshev(h, I0_NEAR, LENGTH(I0_NEAR), near_t)
-                                 : hlo_mul(h, chebyshev(h, I1_NEAR, LENGTH(I1_NEAR), near_t), size);
-    tpj_value *far =
-        order == 0 ? chebyshev(h, I0_FAR, LENGTH(I0_FAR), far_t) : chebyshev(h, I1_FAR, LENGTH(I1_FAR), far_t);
+    tpj_value *near = order == 0 ? tpj_chebyshev(h, I0_NEAR, TPJ_LENGTH(I0_NEAR), near_t)
+                                 : hlo_mul(h, tpj_chebyshev(h, I1_NEAR, TPJ_LENGTH(I1_NEAR), near_t), size);
+    tpj_value *far = order == 0 ? tpj_chebyshev(h, I0_FAR, TPJ_LENGTH(I0_FAR), far_t)
+                                : tpj_chebyshev(h, I1_FAR, TPJ_LENGTH(I1_FAR), far_t);
     tpj_value *y = hlo_select(h, tpj_compare_number(h, "LE", size, 8), near, hlo_mul(h, far, hlo_rsqrt(h, size)));
     if (!scaled) y = hlo_mul(h, y, hlo_exp(h, size));
     return order == 0 ? y : hlo_select(h, tpj_compare_number(h, "LT", x, 0), hlo_neg(h, y), y);
@@ -115,7 +117,7 @@ tpj_value *tpj_bessel_i(tpj_hlo *h, tpj_value *x, int order, bool scaled) {
 tpj_value *tpj_erfcx(tpj_hlo *h, tpj_value *x) {
     tpj_value *size = hlo_abs(h, x);
     tpj_value *t = hlo_sub(h, tpj_like(h, x, 1), over(h, 7.5, plus(h, size, 3.75)));
-    tpj_value *y = hlo_div(h, chebyshev(h, ERFCX, LENGTH(ERFCX), t), plus(h, times(h, size, 2), 1));
+    tpj_value *y = hlo_div(h, tpj_chebyshev(h, ERFCX, TPJ_LENGTH(ERFCX), t), plus(h, times(h, size, 2), 1));
     tpj_value *mirrored = hlo_sub(h, times(h, hlo_exp(h, hlo_mul(h, x, x)), 2), y);
     return hlo_select(h, tpj_compare_number(h, "LT", x, 0), mirrored, y);
 }
@@ -179,8 +181,8 @@ tpj_value *tpj_ndtri(tpj_hlo *h, tpj_value *p) {
     tpj_value *tail = hlo_select(h, lower, p, hlo_sub(h, tpj_like(h, p, 1), p));
     tpj_value *z = hlo_sqrt(h, times(h, hlo_log(h, tail), -2)), *u = over(h, 1, z);
     tpj_value *correction = hlo_select(h, tpj_compare_number(h, "LT", z, 8),
-                                       chebyshev(h, NDTRI_NEAR, LENGTH(NDTRI_NEAR), inverse_scaled(h, u, 2, 8)),
-                                       chebyshev(h, NDTRI_FAR, LENGTH(NDTRI_FAR), inverse_scaled(h, u, 8, 64)));
+                                       tpj_chebyshev(h, NDTRI_NEAR, TPJ_LENGTH(NDTRI_NEAR), inverse_scaled(h, u, 2, 8)),
+                                       tpj_chebyshev(h, NDTRI_FAR, TPJ_LENGTH(NDTRI_FAR), inverse_scaled(h, u, 8, 64)));
     tpj_value *x = hlo_sub(h, z, hlo_mul(h, hlo_add(h, hlo_log(h, z), correction), u));
     x = hlo_select(h, tpj_compare_number(h, "EQ", tail, 0), tpj_like(h, p, HUGE_VAL), x);
     x = hlo_select(h, lower, hlo_neg(h, x), x);

@@ -1,7 +1,7 @@
 /* Pointwise ops of one tensor. Activations have a family of their own. */
 #include <math.h>
 
-#include "ops/pointwise.h"
+#include "ops/series.h"
 
 #define PI 3.14159265358979323846
 #define LN_2 0.69314718055994530942
@@ -35,8 +35,6 @@ static tpj_value *same_self(tpj_emit *e) {
 
 static void out_same(tpj_emit *e, tpj_value *y) { tpj_out_as(e, y, tpj_in_type(e, "self").dtype); }
 
-static tpj_value *times(tpj_hlo *h, tpj_value *x, double c) { return hlo_mul(h, x, tpj_like(h, x, c)); }
-
 /* ---- functions that are one op ---- */
 
 static void emit_float(tpj_emit *e) { out_float(e, hlo_unary(tpj_builder(e), tpj_row(e)->hlo, float_self(e))); }
@@ -50,9 +48,7 @@ static void emit_atan(tpj_emit *e) {
         out_float(e, hlo_unary(h, "chlo.atan", x));
         return;
     }
-    tpj_value *one = hlo_full_like(h, x, 1);
-    one = hlo_op1(h, "optimization_barrier", &one, 1, "", x->type.dtype, x->type.rank, x->type.dims);
-    out_float(e, hlo_binary(h, "atan2", x, one));
+    out_float(e, hlo_binary(h, "atan2", x, tpj_opaque(h, hlo_full_like(h, x, 1))));
 }
 
 static void emit_real(tpj_emit *e) {
