@@ -144,6 +144,7 @@ static PyObject *compile_stats(PyObject *self, PyObject *args) {
     PyObject *dict = PyDict_New();
     if (dict == NULL) return NULL;
     if (set_item(dict, "programs", PyLong_FromLongLong(stats.programs)) < 0 ||
+        set_item(dict, "loaded", PyLong_FromLongLong(stats.loaded)) < 0 ||
         set_item(dict, "hits", PyLong_FromLongLong(stats.hits)) < 0 ||
         set_item(dict, "launches", PyLong_FromLongLong(stats.launches)) < 0 ||
         set_item(dict, "seconds", PyFloat_FromDouble(stats.seconds)) < 0) {
@@ -246,7 +247,7 @@ static PyMethodDef methods[] = {
     {"device_count", device_count, METH_NOARGS, "The number of devices."},
     {"client_info", client_info, METH_NOARGS, "Platform, versions and plugin."},
     {"device_info", device_info, METH_VARARGS, "device_info(device)"},
-    {"compile_stats", compile_stats, METH_NOARGS, "Programs compiled and launched."},
+    {"compile_stats", compile_stats, METH_NOARGS, "Programs made and launched."},
     {"reset_compile_stats", reset_compile_stats, METH_NOARGS, NULL},
     {"fallbacks", fallbacks, METH_NOARGS, "Ops that ran on the CPU, and how often."},
     {"reset_fallbacks", reset_fallbacks, METH_NOARGS, NULL},

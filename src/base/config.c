@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -244,6 +245,16 @@ static tpj_status *read_environment(void) {
     for (int i = 0; i < N_SETTINGS; i++)
         if (texts[i] != NULL) TPJ_TRY(store_value(&settings[i], texts[i], integers[i]));
     return NULL;
+}
+
+bool tpj_config_user_cache(char *out_path, size_t n) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length = 0;
+    if (cache != NULL && cache[0] == '/') /* the specification: relative paths are to be ignored */
+        length = snprintf(out_path, n, "%s", cache);
+    else if (home != NULL && home[0] == '/')
+        length = snprintf(out_path, n, "%s/.cache", home);
+    return length > 0 && (size_t)length < n;
 }
 
 tpj_status *tpj_config_load(void) {

@@ -6,6 +6,7 @@
 #define TPJ_BASE_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tpj/status.h"
@@ -28,6 +29,10 @@ extern "C" {
 /* Reads the environment. Only the first call that succeeds has an effect. TPJ_VALUE names the variable whose value does
  * not fit, and nothing is changed then. Variables TORCH_PJRT_* that are no setting are warned of. */
 TPJ_API tpj_status *tpj_config_load(void) TPJ_MUST_USE;
+
+/* The folder in which programs may keep files between runs, $XDG_CACHE_HOME or ~/.cache, into `out_path`. False when the
+ * environment names none or it does not fit. */
+bool tpj_config_user_cache(char *out_path, size_t n);
 
 /* ---- by name or number, for the Python layer and the documentation ---- */
 typedef enum tpj_setting_kind {

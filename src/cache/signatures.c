@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 struct tpj_signature_entry {
     uint64_t hash, last_use;
     void *value;
@@ -11,14 +13,8 @@ struct tpj_signature_entry {
     uint64_t key[];
 };
 
-/* Folded 128-bit products: one multiplication a word, and every bit of the key reaches every bit of the hash. */
 static uint64_t hash_of(const uint64_t *key, int n_words) {
-    uint64_t hash = (uint64_t)n_words;
-    for (int i = 0; i < n_words; i++) {
-        __uint128_t product = (__uint128_t)(hash ^ 0x9E3779B97F4A7C15u) * (key[i] ^ 0xD1B54A32D192ED03u);
-        hash = (uint64_t)product ^ (uint64_t)(product >> 64);
-    }
-    return hash;
+    return tpj_hash_words((uint64_t)n_words, key, (size_t)n_words);
 }
 
 void tpj_signatures_init(tpj_signatures *signatures, size_t most_bytes, void (*drop)(void *value)) {

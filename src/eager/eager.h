@@ -77,9 +77,10 @@ tpj_status *tpj_event_elapsed(tpj_event *start, tpj_event *end, double *out_mill
 
 /* ---- statistics of programs ---- */
 typedef struct tpj_compile_stats {
-    int64_t programs; /* compiled */
+    int64_t programs; /* made: compiled, or loaded from a folder of kept ones */
+    int64_t loaded;   /* of these */
     int64_t hits;     /* launches that found their program */
-    double seconds;   /* spent compiling */
+    double seconds;   /* that making them took */
     int64_t launches;
 } tpj_compile_stats;
 void tpj_compile_stats_get(tpj_compile_stats *out_stats);

@@ -106,6 +106,7 @@ void tpj_compile_stats_get(tpj_compile_stats *out_stats) {
     tpj_compile_counts counts;
     tpj_compile_counts_get(&counts);
     *out_stats = (tpj_compile_stats){.programs = counts.programs,
+                                     .loaded = counts.loaded,
                                      .hits = atomic_load(&n_hits),
                                      .seconds = (double)counts.nanoseconds * 1e-9,
                                      .launches = atomic_load(&n_launches)};

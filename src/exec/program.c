@@ -9,17 +9,20 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "exec/compile.h"
 #include "ops/ops.h"
 
-static _Atomic int64_t n_programs, compile_nanoseconds, n_dumped;
+static _Atomic int64_t n_programs, n_loaded, compile_nanoseconds, n_dumped;
 
 void tpj_compile_counts_get(tpj_compile_counts *out_counts) {
     out_counts->programs = atomic_load(&n_programs);
+    out_counts->loaded = atomic_load(&n_loaded);
     out_counts->nanoseconds = atomic_load(&compile_nanoseconds);
 }
 
 void tpj_compile_counts_reset(void) {
     atomic_store(&n_programs, 0);
+    atomic_store(&n_loaded, 0);
     atomic_store(&compile_nanoseconds, 0);
 }
 
@@ -61,7 +64,8 @@ tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const
     TPJ_TRY_GOTO(tpj_lower_graph(graph, options, &program->lowered));
     dump_module(program);
     const tpj_lowered *lowered = program->lowered;
-    status = tpj_executable_compile(client, lowered->module, lowered->module_length, NULL, &program->executable);
+    bool loaded;
+    status = tpj_compile(client, lowered->module, lowered->module_length, NULL, &program->executable, &loaded);
     if (status != NULL) {
         tpj_log(TPJ_LOG_INFO, "module that failed to compile:\n%s", lowered->module);
         status = tpj_status_annotate(status, "%s: the compiler refused the program",
@@ -73,10 +77,12 @@ tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const
     enum { FIXED_COST = 48 * 1024 }; /* what a loaded small program was seen to hold on the CPU plugins */
     program->n_bytes = FIXED_COST + lowered->module_length * 2;
     atomic_fetch_add(&n_programs, 1);
+    atomic_fetch_add(&n_loaded, loaded);
     atomic_fetch_add(&compile_nanoseconds, tpj_clock_now() - began);
     if (tpj_log_enabled(TPJ_LOG_INFO))
-        tpj_log(TPJ_LOG_INFO, "compiled %s in %.1f ms (%s:%d)", program->op != NULL ? program->op : "graph",
-                (double)(tpj_clock_now() - began) * 1e-6, program->file != NULL ? program->file : "?", program->line);
+        tpj_log(TPJ_LOG_INFO, "%s %s in %.1f ms (%s:%d)", loaded ? "loaded" : "compiled",
+                program->op != NULL ? program->op : "graph", (double)(tpj_clock_now() - began) * 1e-6,
+                program->file != NULL ? program->file : "?", program->line);
     *out_program = program;
     program = NULL;
 done:

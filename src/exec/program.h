@@ -36,8 +36,9 @@ tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer 
 tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program) TPJ_MUST_USE;
 
 typedef struct tpj_compile_counts {
-    int64_t programs;
-    int64_t nanoseconds;
+    int64_t programs;    /* made: compiled, or loaded */
+    int64_t loaded;      /* of these: kept from an earlier process */
+    int64_t nanoseconds; /* that making them took */
 } tpj_compile_counts;
 void tpj_compile_counts_get(tpj_compile_counts *out_counts);
 void tpj_compile_counts_reset(void);

@@ -154,6 +154,7 @@ void tpj_client_destroy(tpj_client *client) {
     free(client->global_ids);
     free(client->platform);
     free(client->platform_version);
+    free(atomic_load(&client->identity));
     free(client);
 }
 

@@ -91,14 +91,19 @@ void tpj_executable_release(tpj_executable *executable) {
 int tpj_executable_n_outputs(const tpj_executable *executable) { return executable->n_outputs; }
 
 /* ---- compile, serialize ---- */
+tpj_status *tpj_executable_write_options(const tpj_client *client, const tpj_compile_options *options,
+                                         tpj_text *out_proto) {
+    if (client->is_cpu) tpj_option_write(&cpu_exact_min_max, out_proto);
+    return tpj_options_write(options == NULL ? &portable_options : options, client->global_ids, client->n_global_ids,
+                             false, out_proto);
+}
+
 tpj_status *tpj_executable_compile(tpj_client *client, const char *module, size_t module_length,
                                    const tpj_compile_options *options, tpj_executable **out_executable) {
     tpj_status *status = NULL;
     tpj_text proto = {0};
     TPJ_TRY_GOTO(tpj_pjrt_check_fork());
-    if (client->is_cpu) tpj_option_write(&cpu_exact_min_max, &proto);
-    TPJ_TRY_GOTO(tpj_options_write(options == NULL ? &portable_options : options, client->global_ids,
-                                   client->n_global_ids, false, &proto));
+    TPJ_TRY_GOTO(tpj_executable_write_options(client, options, &proto));
     PJRT_ARGS(pjrt_program, program, .code = module, .code_size = module_length, .format = "mlir", .format_size = 4);
     PJRT_ARGS(pjrt_client_compile_args, args, .client = client->handle, .program = &program,
               .compile_options = proto.data, .compile_options_size = proto.length);

@@ -34,6 +34,7 @@ struct tpj_client {
     int n_devices;
     int *global_ids; /* of all devices, those of other hosts too; ascending */
     int n_global_ids;
+    _Atomic(char *) identity; /* see identity.h; NULL until somebody asks */
 };
 
 struct tpj_buffer {
@@ -89,6 +90,10 @@ void tpj_option_write(const tpj_option *option, tpj_text *proto);
  * `assign_default`, a program that is not portable and names no devices gets the first of them. */
 tpj_status *tpj_options_write(const tpj_compile_options *options, const int *known_ids, int n_known_ids,
                               bool assign_default, tpj_text *out_proto) TPJ_MUST_USE;
+
+/* The options that tpj_executable_compile gives the compiler for `options`. */
+tpj_status *tpj_executable_write_options(const tpj_client *client, const tpj_compile_options *options,
+                                         tpj_text *out_proto) TPJ_MUST_USE;
 
 /* The ids of device descriptions or devices, ascending, for the above. malloc'ed. */
 void tpj_ids_sort(int *ids, int n_ids);

@@ -2,6 +2,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+
+#include "base/config.h"
+
 static test *tests;
 static bool failed;
 static const char *skipped;
@@ -40,6 +43,8 @@ int main(int n_args, char **args) {
         if (n_args > 1 && strstr(one->name, args[1]) == NULL) continue;
         failed = false;
         skipped = NULL;
+        /* the user's folder is not ours to fill */
+        tpj_status_destroy(tpj_config_set(tpj_config_find("cache_dir"), "none"));
         one->run();
         n_failed += failed;
         n_skipped += !failed && skipped != NULL;

@@ -1,0 +1,22 @@
+/* From a module to a program that is loaded: kept ones come from the folders that the settings cache_dir and
+ * cache_shared_dir name, others from the compiler, which fills the folders. */
+#ifndef TPJ_EXEC_COMPILE_H
+#define TPJ_EXEC_COMPILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "tpj/pjrt.h"
+
+/* `module`: StableHLO text whose locations are the lines that begin with "#loc" and end it: those are no part of what is
+ * kept, so that the same program of another line of the user's is the same program. NULL options are the defaults of
+ * tpj_executable_compile, whose errors these are. One process at a time compiles a module, the others wait for it.
+ * `out_loaded`: it was kept and not compiled. Thread-safe. */
+tpj_status *tpj_compile(tpj_client *client, const char *module, size_t module_length,
+                        const tpj_compile_options *options, tpj_executable **out_executable,
+                        bool *out_loaded) TPJ_MUST_USE;
+
+/* For tests: reads the settings again at the next compilation. No other thread may be compiling. */
+void tpj_compile_forget_folders(void);
+
+#endif
