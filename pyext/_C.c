@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "eager/eager.h"
+#include "exec/compile.h"
 #include "glue/api.h"
 #include "tpj/graph.h"
 #include "tpj/pjrt.h"
@@ -186,6 +187,25 @@ static PyObject *row(PyObject *self, PyObject *args) {
     return PyUnicode_FromString(tpj_op_params(op));
 }
 
+/* ---- kept programs ---- */
+static PyObject *cache_folder(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    char path[4096];
+    if (!tpj_compile_folder(path, sizeof path)) Py_RETURN_NONE;
+    return PyUnicode_DecodeFSDefault(path);
+}
+
+static PyObject *cache_prune(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *folder;
+    long long n_bytes;
+    if (!PyArg_ParseTuple(args, "O&L", PyUnicode_FSConverter, &folder, &n_bytes)) return NULL;
+    const char *path = PyBytes_AsString(folder);
+    PyObject *left = path == NULL ? NULL : PyLong_FromLongLong(tpj_compile_prune(path, n_bytes));
+    Py_DECREF(folder);
+    return left;
+}
+
 /* ---- settings ---- */
 static PyObject *load_settings(PyObject *self, PyObject *args) {
     (void)self, (void)args;
@@ -249,6 +269,8 @@ static PyMethodDef methods[] = {
     {"device_info", device_info, METH_VARARGS, "device_info(device)"},
     {"compile_stats", compile_stats, METH_NOARGS, "Programs made and launched."},
     {"reset_compile_stats", reset_compile_stats, METH_NOARGS, NULL},
+    {"cache_folder", cache_folder, METH_NOARGS, "Where compiled programs are kept; None: nowhere."},
+    {"cache_prune", cache_prune, METH_VARARGS, "cache_prune(folder, n_bytes): the bytes that stay"},
     {"fallbacks", fallbacks, METH_NOARGS, "Ops that ran on the CPU, and how often."},
     {"reset_fallbacks", reset_fallbacks, METH_NOARGS, NULL},
     {"row", row, METH_VARARGS, "row(op): the parameters of an op's row, None when it has none"},

@@ -1,8 +1,11 @@
 """The command `torch_pjrt`."""
 
 import argparse
+import os
 import platform
 import sys
+
+from torch_pjrt import _cache
 
 
 def info() -> int:
@@ -51,9 +54,17 @@ def _print_settings() -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="torch_pjrt", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("info", help=info.__doc__)
-    parser.parse_args()
-    return info()
+    commands.add_parser("info", help=info.__doc__).set_defaults(run=lambda _: info())
+    _cache.add_command(commands)
+    args = parser.parse_args()
+    try:
+        return args.run(args)
+    except BrokenPipeError:  # `torch_pjrt cache ls | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (OSError, ValueError) as error:
+        print(f"torch_pjrt: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "cache/disk.h"
+#include "cache/disk_prune.h"
 #include "pjrt/identity.h"
 
 /* The nearest first. Either may be NULL. */
@@ -16,17 +17,24 @@ enum { LOCAL, SHARED, N_FOLDERS };
 static tpj_disk *folders[N_FOLDERS];
 static pthread_once_t folders_opened = PTHREAD_ONCE_INIT;
 
-static void open_folders(void) {
-    char path[4096];
-    const char *local = tpj_config_cache_dir(), *shared = tpj_config_cache_shared_dir();
-    size_t n = 0;
-    if (local[0] == '\0' && tpj_config_user_cache(path, sizeof path)) {
-        n = strlen(path);
-        int added = snprintf(path + n, sizeof path - n, "/torch_pjrt");
-        local = added > 0 && (size_t)added < sizeof path - n ? path : "";
+bool tpj_compile_folder(char *out_path, size_t n) {
+    const char *folder = tpj_config_cache_dir();
+    if (strcmp(folder, "none") == 0 || tpj_config_cache_bytes() == 0) return false;
+    int length = snprintf(out_path, n, "%s", folder);
+    if (length == 0) {
+        if (!tpj_config_user_cache(out_path, n)) return false;
+        size_t parent = strlen(out_path);
+        length = (int)parent + snprintf(out_path + parent, n - parent, "/torch_pjrt");
     }
-    bool keeps = local[0] != '\0' && strcmp(local, "none") != 0 && tpj_config_cache_bytes() > 0;
-    if (keeps) folders[LOCAL] = tpj_disk_open(local, tpj_config_cache_bytes());
+    return length > 0 && (size_t)length < n;
+}
+
+int64_t tpj_compile_prune(const char *folder, int64_t n_bytes) { return tpj_disk_prune(folder, n_bytes); }
+
+static void open_folders(void) {
+    char local[4096];
+    const char *shared = tpj_config_cache_shared_dir();
+    if (tpj_compile_folder(local, sizeof local)) folders[LOCAL] = tpj_disk_open(local, tpj_config_cache_bytes());
     if (shared[0] != '\0') folders[SHARED] = tpj_disk_open(shared, -1);
 }
 

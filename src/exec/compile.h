@@ -5,8 +5,16 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "tpj/pjrt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#ifdef __cplusplus
+}
+#endif
+#endif
 
 /* `module`: StableHLO text whose locations are the lines that begin with "#loc" and end it: those are no part of what is
  * kept, so that the same program of another line of the user's is the same program. NULL options are the defaults of
@@ -16,7 +24,16 @@ tpj_status *tpj_compile(tpj_client *client, const char *module, size_t module_le
                         const tpj_compile_options *options, tpj_executable **out_executable,
                         bool *out_loaded) TPJ_MUST_USE;
 
+/* The folder that cache_dir names, into `out_path`; false when nothing is kept. Exported for
+ * the command `torch_pjrt cache`. */
+TPJ_API bool tpj_compile_folder(char *out_path, size_t n);
+/* Removes programs from a folder until they hold at most n_bytes: see tpj_disk_prune. */
+TPJ_API int64_t tpj_compile_prune(const char *folder, int64_t n_bytes);
+
 /* For tests: reads the settings again at the next compilation. No other thread may be compiling. */
 void tpj_compile_forget_folders(void);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -94,3 +94,52 @@ def test_processes_that_start_together_compile_each_program_once(folder, monkeyp
     programs = int(outputs[0][0])
     assert sum(int(made) - int(loaded) for made, loaded, _ in outputs) == programs
     assert len({value for _, _, value in outputs}) == 1
+
+
+# ---- torch_pjrt cache -----------------------------------------------------------------------------------------------
+
+
+def command(*words: object) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "torch_pjrt", "cache", *map(str, words)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=120)
+
+
+def test_the_command(folder, tmp_path):
+    programs, _, value = numbers(folder)
+    listed = command("--dir", folder, "ls").stdout.splitlines()
+    assert len(listed) == programs and any("(tensor<4x5xf32>" in line and "this hour" in line for line in listed)
+    assert f"{programs} programs" in command("--dir", folder, "stats").stdout
+
+    archive, other = tmp_path / "programs.tar", tmp_path / "other"
+    assert f"{programs} programs" in command("--dir", folder, "export", archive).stdout
+    assert f"{programs} programs" in command("--dir", other, "import", archive).stdout
+    assert numbers(other) == (programs, programs, value)
+
+    n_bytes = sum(file.stat().st_size for file in other.rglob("*.program"))
+    command("--dir", other, "prune", "--bytes", n_bytes)
+    assert len(list(other.rglob("*.program"))) == programs
+    command("--dir", other, "prune", "--bytes", n_bytes - 1)
+    stay = sum(file.stat().st_size for file in other.rglob("*.program"))
+    assert 0 < stay <= n_bytes * 3 // 4
+
+    victim = next(folder.rglob("*.program"))
+    victim.write_bytes(b"cut")
+    assert "another version: 1;" in command("--dir", folder, "stats").stdout
+    assert f"{programs} programs removed" in command("--dir", folder, "clear").stdout
+    assert not list(folder.rglob("*.program"))
+
+
+def test_the_command_takes_no_other_files(folder, tmp_path):
+    import io
+    import tarfile
+
+    archive = tmp_path / "bad.tar"
+    with tarfile.open(archive, "w") as tar:
+        member = tarfile.TarInfo("../escaped.program")
+        member.size = 3
+        tar.addfile(member, io.BytesIO(b"bad"))
+    finished = command("--dir", folder, "import", archive)
+    assert finished.returncode == 1 and "is no program" in finished.stderr
+    assert not (tmp_path / "escaped.program").exists()
+    assert command("--dir", folder, "import", tmp_path / "missing.tar").returncode == 1
+    assert "0 programs" in command("--dir", tmp_path / "nowhere", "stats").stdout

@@ -16,7 +16,7 @@ def reset_fallbacks() -> None:
 
 
 def compile_stats() -> dict[str, Any]:
-    """What programs cost, as a dict: "programs" made, and of these "loaded" from the cache's folder instead of compiled;
+    """What programs cost, as a dict: "programs" made, of these "loaded" from the folder of kept ones;
     "seconds" that this took; "launches", and of these "hits", which found their program in memory."""
     return _C.compile_stats()
 
