@@ -101,6 +101,56 @@ static bool check_not_empty(tpj_emit *e, const reduction *r) {
     return true;
 }
 
+/* ---- hashes ---- */
+
+/* The bits that a F32 has as a F64. On bits alone: a device may take numbers below the smallest normal one for zero. Their
+ * fraction, an integer, becomes a float of its own. */
+static tpj_value *double_bits(tpj_hlo *h, tpj_value *x) {
+    enum { FRACTION = 23, WIDE_FRACTION = 52, BIAS = 127, WIDE_BIAS = 1023, LAST = 255, WIDE_LAST = 2047 };
+    tpj_value *bits = hlo_bitcast(h, x, TPJ_I32), *mask = hlo_integer(h, TPJ_I32, (1 << FRACTION) - 1);
+    tpj_value *tiny = hlo_bitcast(h, hlo_convert(h, hlo_and(h, bits, mask), TPJ_F32), TPJ_I32);
+    tpj_value *field[2], *source[] = {bits, tiny};
+    for (int i = 0; i < 2; i++) {
+        field[i] = hlo_binary(h, "shift_right_logical", source[i], hlo_integer(h, TPJ_I32, FRACTION));
+        field[i] = hlo_and(h, field[i], hlo_integer(h, TPJ_I32, LAST));
+    }
+    tpj_value *is_tiny = tpj_compare_number(h, "EQ", field[0], 0),
+              *is_last = tpj_compare_number(h, "EQ", field[0], LAST);
+    tpj_value *is_zero = hlo_and(h, is_tiny, tpj_compare_number(h, "EQ", field[1], 0));
+    tpj_value *exponent = hlo_sub(h, field[1], hlo_integer(h, TPJ_I32, BIAS + FRACTION - 1));
+    exponent = hlo_add(h, hlo_select(h, is_tiny, exponent, field[0]), hlo_integer(h, TPJ_I32, WIDE_BIAS - BIAS));
+    exponent = hlo_select(h, is_last, hlo_integer(h, TPJ_I32, WIDE_LAST), exponent);
+    exponent = hlo_select(h, is_zero, hlo_integer(h, TPJ_I32, 0), exponent);
+    tpj_value *fraction = hlo_and(h, hlo_select(h, is_tiny, tiny, bits), mask);
+    tpj_value *sign = hlo_binary(h, "shift_right_logical", bits, hlo_integer(h, TPJ_I32, 31));
+    tpj_value *parts[] = {sign, exponent, fraction}, *all = hlo_integer(h, TPJ_U64, 0);
+    static const int shift[] = {63, WIDE_FRACTION, WIDE_FRACTION - FRACTION};
+    for (int i = 0; i < 3; i++) {
+        tpj_value *wide = hlo_convert(h, parts[i], TPJ_U64);
+        all = hlo_or(h, hlo_binary(h, "shift_left", wide, hlo_integer(h, TPJ_U64, shift[i])), all);
+    }
+    return all;
+}
+
+/* The exclusive or of all elements as 64 bits: integers extended, floats as doubles. */
+static void emit_hash_tensor(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    int64_t mode = tpj_int(e, "mode", 0);
+    int n_dims;
+    bool wide_unsigned = tpj_dtype_is_unsigned(dtype) && tpj_dtype_bytes(dtype) > 1;
+    if (tpj_dtype_is_complex(dtype) || wide_unsigned) tpj_fail_dtype(e, dtype);
+    if (mode != 0) tpj_fail(e, TPJ_RUNTIME, "Unknown hash_tensor mode: %lld", (long long)mode);
+    tpj_value *x = tpj_in_as(e, "self", tpj_dtype_is_float(dtype) ? tpj_compute_dtype(dtype) : TPJ_I64);
+    x = x->type.dtype == TPJ_F32 ? double_bits(h, x) : hlo_bitcast(h, x, TPJ_U64);
+    reduction r = reduction_of(e, x);
+    if (tpj_ints(e, "dim", &n_dims), n_dims == 0 && !hlo_failed(h) && hlo_elements(x) == 0)
+        tpj_fail(e, TPJ_RUNTIME,
+                 "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify "
+                 "the reduction dim with the 'dim' argument.");
+    if (check_not_empty(e, &r)) out_reduced(e, &r, reduce_of(&r, "xor", x), TPJ_U64);
+}
+
 /* ---- sums and products ---- */
 
 /* The dtype of a sum: the argument, else self's, integers in I64. */
@@ -325,6 +375,7 @@ const tpj_op_def tpj_ops_reduce[] = {
     OVER(OVER_ALL, "prod", "T self, D? dtype", emit_sum, .hlo = "multiply"),
     OVER(OVER_DIM, "prod.dim_int", "T self, I dim, B keepdim=false, D? dtype", emit_sum, .hlo = "multiply"),
     OVER(OVER_LIST, "nansum", "T self, I[]? dim, B keepdim=false, D? dtype", emit_nansum),
+    OVER(OVER_LIST, "hash_tensor", "T self, I[] dim=[], B keepdim=false, I mode=0", emit_hash_tensor),
     OVER(OVER_ALL, "mean", "T self, D? dtype", emit_mean),
     OVER(OVER_LIST, "mean.dim", "T self, I[]? dim, B keepdim=false, D? dtype", emit_mean),
     MOMENT("var.correction", emit_var),

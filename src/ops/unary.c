@@ -286,6 +286,49 @@ static void emit_angle(tpj_emit *e) {
 
 static void emit_conj(tpj_emit *e) { tpj_out(e, hlo_conj(tpj_builder(e), tpj_in(e, "self"))); }
 
+/* ---- mantissa and exponent ---- */
+
+/* What the bits of F32 and F64 mean. */
+typedef struct float_bits {
+    tpj_dtype integer;
+    int fraction; /* bits of the fraction */
+    int half;     /* the exponent field of [1/2, 1) */
+    int64_t last; /* the exponent field of infinities and NaN */
+} float_bits;
+
+static tpj_value *exponent_field(tpj_hlo *h, const float_bits *f, tpj_value *bits) {
+    tpj_value *field = hlo_binary(h, "shift_right_logical", bits, hlo_integer(h, f->integer, f->fraction));
+    return hlo_and(h, field, hlo_integer(h, f->integer, f->last));
+}
+
+/* On bits alone: a device may take numbers below the smallest normal one for zero. Their fraction, an integer, becomes a
+ * float of its own. Zero, infinities and NaN are their own mantissa. */
+static void emit_frexp(tpj_emit *e) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    if (!tpj_dtype_is_float(dtype)) {
+        tpj_fail(e, TPJ_RUNTIME, "torch.frexp() only supports floating-point dtypes");
+        return;
+    }
+    tpj_value *x = same_self(e);
+    bool wide = x->type.dtype == TPJ_F64;
+    float_bits f = wide ? (float_bits){TPJ_I64, 52, 1022, 2047} : (float_bits){TPJ_I32, 23, 126, 255};
+    tpj_value *fraction_mask = hlo_integer(h, f.integer, ((int64_t)1 << f.fraction) - 1);
+    tpj_value *bits = hlo_bitcast(h, x, f.integer), *field = exponent_field(h, &f, bits);
+    tpj_value *fraction = hlo_and(h, bits, fraction_mask), *tiny = tpj_compare_number(h, "EQ", field, 0);
+    tpj_value *as_float = hlo_bitcast(h, hlo_convert(h, fraction, x->type.dtype), f.integer);
+    tpj_value *tiny_field = hlo_sub(h, exponent_field(h, &f, as_float), hlo_integer(h, f.integer, f.half + f.fraction));
+    tpj_value *shift = hlo_integer(h, f.integer, f.half);
+    tpj_value *exponent = hlo_sub(h, hlo_select(h, tiny, tiny_field, field), shift);
+    tpj_value *sign = hlo_and(h, bits, hlo_integer(h, f.integer, wide ? INT64_MIN : INT32_MIN));
+    tpj_value *mantissa = hlo_select(h, tiny, hlo_and(h, as_float, fraction_mask), fraction);
+    mantissa = hlo_or(h, hlo_or(h, mantissa, sign), hlo_integer(h, f.integer, (int64_t)f.half << f.fraction));
+    tpj_value *itself = hlo_or(h, hlo_and(h, tiny, tpj_compare_number(h, "EQ", fraction, 0)),
+                               tpj_compare_number(h, "EQ", field, (double)f.last));
+    tpj_out_as(e, hlo_select(h, itself, x, hlo_bitcast(h, mantissa, x->type.dtype)), dtype);
+    tpj_out_as(e, tpj_select_or(h, hlo_not(h, itself), exponent, 0), TPJ_I32);
+}
+
 /* ---- tests of single elements ---- */
 
 static void emit_isnan(tpj_emit *e) { tpj_out(e, hlo_is_nan(tpj_builder(e), tpj_in(e, "self"))); }
@@ -415,6 +458,7 @@ const tpj_op_def tpj_ops_unary[] = {
     UNARY("signbit", emit_signbit),
     UNARY("angle", emit_angle),
     UNARY("_conj_physical", emit_conj),
+    UNARY("frexp.Tensor", emit_frexp),
     UNARY("isnan", emit_isnan),
     UNARY("isinf", emit_isinf),
     UNARY("isposinf", emit_is_signed_inf, .variant = 1),

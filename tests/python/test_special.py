@@ -128,3 +128,99 @@ def test_division_by_a_number_is_correctly_rounded(dtype: torch.dtype) -> None:
             y // n,
         ):
             assert quotient.cpu().equal(x)
+
+
+# --- incomplete gamma functions, gradients of samples ---
+
+
+@pytest.mark.parametrize("name", ["igamma", "igammac"])
+def test_incomplete_gamma(name: str) -> None:
+    """Every region of both, and their borders: small and large arguments, near each other and far."""
+    edges = [0, -0.0, -1, 0.5, 1, 1.05, 1.1, 2, 5, 19.9, 20, 20.1, 25, 199, 201, 1000, math.inf, -math.inf, math.nan]
+    values = torch.cat([torch.logspace(-12, 9, 43), torch.tensor(edges)]).double()
+    a, x = pairs(values, values)
+    for dtype in torch.float64, torch.float32:
+        check(getattr(torch, name), a.to(dtype), x.to(dtype))
+    near = torch.logspace(-2, 6, 200, dtype=torch.float64)[:, None]
+    check(getattr(torch, name), near, near * torch.linspace(0.5, 1.5, 41, dtype=torch.float64))
+    for half in torch.float16, torch.bfloat16:
+        check(getattr(torch, name), near[:100].to(half), near[:100, 0].to(half))
+
+
+def test_incomplete_gamma_has_a_gradient_by_x() -> None:
+    a, x = torch.tensor([0.5, 2.0, 31.0]), torch.tensor([0.5, 3.0, 30.0])
+    for function in torch.igamma, torch.igammac:
+        check(lambda a, x, f=function: torch.func.grad(lambda x: f(a, x).sum())(x), a, x)
+
+
+def test_gradients_of_gamma_samples() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for dtype in torch.float32, torch.float64:
+        alpha = torch.exp(torch.rand(4000, generator=generator, dtype=torch.float64) * 12 - 4).to(dtype)
+        sample = torch._standard_gamma(alpha, generator=generator)
+        check(torch._standard_gamma_grad, alpha, torch.cat([sample[:-2], torch.tensor([0, 1e-30], dtype=dtype)]))
+
+
+def test_gradients_of_dirichlet_samples() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for dtype in torch.float32, torch.float64:
+        alpha = torch.exp(torch.rand(2000, 3, generator=generator, dtype=torch.float64) * 9 - 3).to(dtype)
+        x = torch._sample_dirichlet(alpha, generator=generator)
+        check(torch._dirichlet_grad, x, alpha, alpha.sum(-1, True).expand_as(alpha))
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [torch.distributions.Gamma, torch.distributions.Beta, torch.distributions.StudentT, torch.distributions.Chi2],
+)
+def test_samples_have_gradients(distribution: type[torch.distributions.Distribution]) -> None:
+    n = len(distribution.arg_constraints) if distribution is not torch.distributions.StudentT else 1
+    parameters = [torch.full((50,), 2.5, device="tpu", requires_grad=True) for _ in range(n)]
+    sample = distribution(*parameters).rsample()
+    for gradient in torch.autograd.grad(sample.sum(), parameters):
+        assert gradient.isfinite().all() and gradient.count_nonzero() > 0
+
+
+# --- bits ---
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_frexp(dtype: torch.dtype) -> None:
+    numbers = [0, -0.0, 1, -1, 0.5, 3, math.inf, -math.inf, math.nan, 1e-40, -1e-45, 3e38, 1e-310, -5e-324, 1e300, 0.1]
+    x = torch.tensor(numbers, dtype=torch.float64).to(dtype)
+    for got, want in zip(torch.frexp(x.to("tpu")), torch.frexp(x), strict=True):
+        assert got.dtype == want.dtype
+        torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0, equal_nan=True)
+    assert torch.frexp(x.to("tpu"))[0][1].cpu().signbit()
+
+
+def test_frexp_is_for_floats() -> None:
+    for device in "cpu", "tpu":
+        with pytest.raises(RuntimeError, match="floating-point"):
+            torch.frexp(torch.ones(2, dtype=torch.int64, device=device))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool],
+)
+def test_hash(dtype: torch.dtype) -> None:
+    x = (torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0)) * 50).to(dtype)
+    if dtype.is_floating_point:
+        x[0, 0] = torch.tensor([math.nan, -0.0, 1e-40, -1e-45, -math.inf]).to(dtype)
+    for dim, keepdim in ((), False), (0, True), ((0, -1), False):
+        check(lambda x, d=dim, k=keepdim: torch.hash_tensor(x, d, keepdim=k).view(torch.int64), x)
+
+
+def test_hash_errors() -> None:
+    for device in "cpu", "tpu":
+        x = torch.ones(3, 2, device=device)
+        for error, call in (
+            (RuntimeError, lambda x=x: torch.hash_tensor(x, mode=1)),
+            (RuntimeError, lambda x=x: torch.hash_tensor(x[:0])),
+            (IndexError, lambda x=x: torch.hash_tensor(x[:0], 0)),
+            (IndexError, lambda x=x: torch.hash_tensor(x, 5)),
+            (NotImplementedError, lambda x=x: torch.hash_tensor(x + 1j)),
+        ):
+            with pytest.raises(error):
+                call()
