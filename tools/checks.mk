@@ -14,14 +14,17 @@ test: $(DEV_STAMP) $(LINT_STAMP) native examples
 check-sources:
 	@$(or $(wildcard $(PY)),$(PYTHON)) tools/check_sources.py
 
+# A file's tests stay in one process.
+PYTEST_JOBS ?= 2
+PYTEST = $(VENV)/bin/python -m pytest -n $(PYTEST_JOBS) --dist loadfile $(PYTEST_ARGS)
 check-python: $(DEV_STAMP) native
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests
+	$(PYTEST) tests
 
 # The tests that compare values, on each CPU plugin but the one that `make test` runs on. Minutes: CI runs it.
 PLUGIN_TESTS := $(patsubst %,tests/python/test_%.py,views inplace_out copy bug_reports nn generator sampling special)
 check-plugins: $(DEV_STAMP) native
 	@cd tests/python && plugins=$$($(abspath $(VENV))/bin/python -m native) && cd ../.. && for plugin in $$plugins; do \
-	    echo "$$plugin"; TORCH_PJRT_PLUGIN=$$plugin $(VENV)/bin/python -m pytest -q $(PYTEST_ARGS) $(PLUGIN_TESTS) || exit 1; \
+	    echo "$$plugin"; TORCH_PJRT_PLUGIN=$$plugin $(PYTEST) -q $(PLUGIN_TESTS) || exit 1; \
 	done
 
 # --- C unit tests: src/**/*_test.c and the runner in tests/c, all of the core built again with sanitizers. Allocations
