@@ -498,6 +498,7 @@ tpj_graph *tpj_glue_call::make_graph(const char *file, int line) const {
         output.value = {node, result};
         output.target = target;
         output.view = view;
+        output.order_of_op = target < 0;
         tpj_glue_check(tpj_graph_add_output(graph, &output));
     };
     int result = 0;

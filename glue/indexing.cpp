@@ -2,6 +2,7 @@
 
 #include <ATen/core/List.h>
 #include <ATen/native/TensorAdvancedIndexingUtils.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/masked_fill.h>
 
 namespace {
@@ -49,6 +50,19 @@ bool needs_work(const c10::List<std::optional<at::Tensor>> &indices, const at::T
     return false;
 }
 
+/* x[mask] = one element needs no positions, and so no read of their number and no program for each such number. */
+bool fill_masked(const at::Tensor &self, const c10::List<std::optional<at::Tensor>> &indices, const at::Tensor &value) {
+    if (value.numel() != 1) return false;
+    /* PyTorch reads the element, and so asks for one on the CPU: there, any will do for the question. */
+    const auto [fits, mask] = at::native::canDispatchToMaskedFill(self, indices, at::empty({}, at::kCPU));
+    if (!fits) return false;
+    if (value.is_privateuseone())
+        self.masked_fill_(mask, value.reshape({}));
+    else
+        self.masked_fill_(mask, value.item());
+    return true;
+}
+
 } // namespace
 
 bool tpj_glue_prepare_indices(const tpj_glue_op &op, torch::jit::Stack &stack) {
@@ -58,15 +72,11 @@ bool tpj_glue_prepare_indices(const tpj_glue_op &op, torch::jit::Stack &stack) {
     if (!needs_work(indices, self)) return false;
     const bool put = op.n_arguments > 3 && stack[base + 2].isTensor();
     const bool accumulate = put && stack[base + 3].isBool() && stack[base + 3].toBool();
-    if (put && !accumulate && op.form == tpj_glue_form::inplace) {
-        const at::Tensor value = stack[base + 2].toTensor();
-        const auto [fits, mask] = at::native::canDispatchToMaskedFill(self, indices, value);
-        if (fits) {
-            self.masked_fill_(mask, value.item());
-            stack.resize(base);
-            stack.emplace_back(self);
-            return true;
-        }
+    if (put && !accumulate && op.form == tpj_glue_form::inplace &&
+        fill_masked(self, indices, stack[base + 2].toTensor())) {
+        stack.resize(base);
+        stack.emplace_back(self);
+        return true;
     }
     stack[base + 1] = expand_indices(self, indices);
     return false;

@@ -116,6 +116,9 @@ typedef struct tpj_output {
      * result has its dimensions in this order. */
     const int *order;
     int n_order; /* elements of `order`: the value's rank, or 0 */
+    bool
+        order_of_op; /* own outputs without `order`: the order that the op gives its results, as in a graph without outputs.
+                         Not part of the text. */
 } tpj_output;
 
 TPJ_API tpj_status *tpj_graph_create(tpj_graph **out_graph) TPJ_MUST_USE;

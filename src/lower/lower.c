@@ -258,6 +258,16 @@ static tpj_status *add_output(tpj_lowering *lowering, const tpj_output *output, 
     return hlo_take_status(lowering->h);
 }
 
+/* The memory order that an op gives its result (`buffer`), or NULL. */
+static const int *order_of_op(tpj_lowering *lowering, tpj_ref ref, int *buffer) {
+    const tpj_value *value = ref.node >= 0 ? lowering->results[ref.node][ref.result] : NULL;
+    if (value == NULL) return NULL;
+    bool columns = ref.result < 64 && (lowering->by_columns[ref.node] >> ref.result & 1) != 0;
+    bool ordered = columns ? tpj_layout_columns(value, buffer)
+                           : tpj_layout_order(lowering, tpj_graph_node(lowering->graph, ref.node), value, buffer);
+    return ordered ? buffer : NULL;
+}
+
 static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
     const tpj_graph *graph = lowering->graph;
     int n = tpj_graph_n_outputs(graph), last = tpj_graph_n_nodes(graph) - 1;
@@ -271,17 +281,14 @@ static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
         const tpj_output *output = tpj_graph_output(graph, i);
         const tpj_node *node = output->value.node >= 0 ? tpj_graph_node(graph, output->value.node) : NULL;
         bool check_cast = node != NULL && !(node->op->flags & TPJ_OP_SAME_DTYPE);
-        TPJ_TRY(add_output(lowering, output, output->order, check_cast, out));
+        int buffer[TPJ_VIEW_MAX_RANK];
+        const int *order = output->order_of_op ? order_of_op(lowering, output->value, buffer) : output->order;
+        TPJ_TRY(add_output(lowering, output, order, check_cast, out));
     }
     for (int i = 0; i < n_implied; i++) {
         tpj_output output = {.value = {last, i}, .target = -1};
-        int order[TPJ_VIEW_MAX_RANK];
-        tpj_value *value = lowering->results[last][i];
-        bool columns = i < 64 && (lowering->by_columns[last] >> i & 1) != 0;
-        bool ordered =
-            value != NULL && (columns ? tpj_layout_columns(value, order)
-                                      : tpj_layout_order(lowering, tpj_graph_node(graph, last), value, order));
-        TPJ_TRY(add_output(lowering, &output, ordered ? order : NULL, false, out));
+        int buffer[TPJ_VIEW_MAX_RANK];
+        TPJ_TRY(add_output(lowering, &output, order_of_op(lowering, output.value, buffer), false, out));
     }
     return NULL;
 }

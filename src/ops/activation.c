@@ -483,7 +483,7 @@ const tpj_op_def tpj_ops_activation[] = {
     ROW("logit_backward", "T grad_output, T self, F? eps", emit_logit_backward),
     ROW("_prelu_kernel", "T self, T weight", emit_prelu),
     ROW("_prelu_kernel_backward", "T grad_output, T self, T weight", emit_prelu_backward),
-    {.name = "glu", .params = "T self, I dim=-1", .emit = emit_glu},
+    {.name = "glu", .params = "T self, I dim=-1", .emit = emit_glu, .layout = TPJ_LAYOUT_SELF},
     {.name = "glu_backward", .params = "T grad_output, T self, I dim", .emit = emit_glu_backward},
     {.name = "glu_jvp", .params = "T glu, T x, T dx, I dim", .emit = emit_glu_jvp},
     {.name = "glu_backward_jvp",

@@ -310,6 +310,8 @@ static void emit_avg_pool_backward(tpj_emit *e) {
 
 #define ROW(op, parameters, emitter, n) \
     {.name = op, .params = parameters, .emit = emitter, .variant = n, .layout = TPJ_LAYOUT_CHANNELS_LAST}
+/* PyTorch's CPU kernels of these give their results in row-major order, whatever that of the input. */
+#define PLAIN(op, parameters, emitter, n) {.name = op, .params = parameters, .emit = emitter, .variant = n}
 #define MAX_PARAMS "T self, I[] kernel_size, I[]? stride, I[]? padding, I[]? dilation, B ceil_mode=false"
 #define MAX_BACKWARD \
     "T grad_output, T self, I[] kernel_size, I[]? stride, I[] padding, I[] dilation, B ceil_mode, T indices"
@@ -325,20 +327,20 @@ const tpj_op_def tpj_ops_pool[] = {
     ROW("max_pool2d_with_indices_backward", MAX_BACKWARD, emit_max_pool_backward, 2),
     ROW("max_pool3d_with_indices_backward", MAX_BACKWARD, emit_max_pool_backward, 3),
     ROW("avg_pool2d", AVG_PARAMS, emit_avg_pool, 2),
-    ROW("avg_pool3d", AVG_PARAMS, emit_avg_pool, 3),
+    PLAIN("avg_pool3d", AVG_PARAMS, emit_avg_pool, 3),
     ROW("avg_pool2d_backward", AVG_BACKWARD, emit_avg_pool_backward, 2),
     ROW("avg_pool3d_backward", AVG_BACKWARD, emit_avg_pool_backward, 3),
     ROW("_adaptive_avg_pool2d", "T self, I[] output_size", tpj_emit_adaptive_avg_pool, 2),
-    ROW("_adaptive_avg_pool3d", "T self, I[] output_size", tpj_emit_adaptive_avg_pool, 3),
+    PLAIN("_adaptive_avg_pool3d", "T self, I[] output_size", tpj_emit_adaptive_avg_pool, 3),
     ROW("_adaptive_avg_pool2d_backward", "T grad_output, T self", tpj_emit_adaptive_avg_pool_backward, 2),
     ROW("_adaptive_avg_pool3d_backward", "T grad_output, T self", tpj_emit_adaptive_avg_pool_backward, 3),
     ROW("adaptive_max_pool2d", "T self, I[] output_size", tpj_emit_adaptive_max_pool, 2),
-    ROW("adaptive_max_pool3d", "T self, I[] output_size", tpj_emit_adaptive_max_pool, 3),
+    PLAIN("adaptive_max_pool3d", "T self, I[] output_size", tpj_emit_adaptive_max_pool, 3),
     ROW("adaptive_max_pool2d_backward", "T grad_output, T self, T indices", tpj_emit_adaptive_max_pool_backward, 2),
     ROW("adaptive_max_pool3d_backward", "T grad_output, T self, T indices", tpj_emit_adaptive_max_pool_backward, 3),
     ROW("max_unpool2d", "T self, T indices, I[] output_size", tpj_emit_max_unpool, 2),
-    ROW("max_unpool3d", "T self, T indices, I[] output_size", tpj_emit_max_unpool, 3),
-    ROW("fractional_max_pool2d", FRACTIONAL, tpj_emit_fractional_max_pool, 2),
+    PLAIN("max_unpool3d", "T self, T indices, I[] output_size", tpj_emit_max_unpool, 3),
+    PLAIN("fractional_max_pool2d", FRACTIONAL, tpj_emit_fractional_max_pool, 2),
     ROW("fractional_max_pool3d", FRACTIONAL, tpj_emit_fractional_max_pool, 3),
     ROW("fractional_max_pool2d_backward", FRACTIONAL_BACKWARD, tpj_emit_fractional_max_pool_backward, 2),
     ROW("fractional_max_pool3d_backward", FRACTIONAL_BACKWARD, tpj_emit_fractional_max_pool_backward, 3),

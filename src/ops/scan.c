@@ -82,16 +82,8 @@ static void emit_log_cumulative(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_scan[] = {
-    {.name = "cumsum",
-     .params = "T self, I dim, D? dtype=None",
-     .emit = emit_cumulative,
-     .hlo = "add",
-     .layout = TPJ_LAYOUT_SELF},
-    {.name = "cumprod",
-     .params = "T self, I dim, D? dtype=None",
-     .emit = emit_cumulative,
-     .hlo = "multiply",
-     .layout = TPJ_LAYOUT_SELF},
+    {.name = "cumsum", .params = "T self, I dim, D? dtype=None", .emit = emit_cumulative, .hlo = "add"},
+    {.name = "cumprod", .params = "T self, I dim, D? dtype=None", .emit = emit_cumulative, .hlo = "multiply"},
     {.name = "cummax", .params = "T self, I dim", .emit = emit_cumulative_extreme, .hlo = "maximum"},
     {.name = "cummin", .params = "T self, I dim", .emit = emit_cumulative_extreme, .hlo = "minimum"},
     {.name = "_cummax_helper", .params = "T self, I dim", .emit = emit_cumulative_extreme, .hlo = "maximum"},

@@ -325,3 +325,18 @@ def test_counters():
     assert later["launches"] == stats["launches"] + 1
     assert later["hits"] == stats["hits"] + 1
     assert later["programs"] == stats["programs"] and later["seconds"] == stats["seconds"]
+
+
+def test_masked_fills_by_index():
+    """x[mask] = number compiles nothing for another number of true elements, and reads nothing."""
+
+    def fill(k):
+        x = X.to(DEVICE)
+        x[x > 0.2 * k] = 0.5 * k
+        x[1, x[0] < 0.1 * k] = -1.0
+        want = X.clone()
+        want[want > 0.2 * k] = 0.5 * k
+        want[1, want[0] < 0.1 * k] = -1.0
+        torch.testing.assert_close(x.cpu(), want)
+
+    steady(fill, [1, 2, 3], [4, 5, 6, 7])
