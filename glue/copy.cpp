@@ -48,6 +48,11 @@ bool fills_storage(const at::Tensor &tensor) {
            tensor.storage().nbytes() == static_cast<size_t>(tensor.numel()) * tensor.element_size();
 }
 
+/* int4 and its like are a byte each, which the CPU has no kernel to copy: as bytes they copy. */
+at::Tensor as_bytes(const at::Tensor &tensor) {
+    return tpj_dtype_is_opaque(dtype_of(tensor)) && tensor.element_size() == 1 ? tensor.view(at::kByte) : tensor;
+}
+
 void from_host(const at::Tensor &to, const at::Tensor &from) {
     if (to.numel() == 0) return;
     if (!fills_storage(to)) {
@@ -57,8 +62,8 @@ void from_host(const at::Tensor &to, const at::Tensor &from) {
         return;
     }
     const auto order = tpj_glue_memory_order(to);
-    const at::Tensor values =
-        from.expand(to.sizes()).to(to.scalar_type()).resolve_conj().resolve_neg().permute(order).contiguous();
+    const at::Tensor source = from.scalar_type() == to.scalar_type() ? as_bytes(from) : from.to(to.scalar_type());
+    const at::Tensor values = source.expand(to.sizes()).resolve_conj().resolve_neg().permute(order).contiguous();
     tpj_glue_check(tpj_storage_from_host(storage_of(to), dtype_of(to), static_cast<int>(values.dim()),
                                          values.sizes().data(), values.const_data_ptr()));
 }
@@ -91,7 +96,9 @@ at::Tensor copy_from(const at::Tensor &self, const at::Tensor &dst, bool) {
     if (self._is_zerotensor()) {
         dst.zero_();
     } else if (dst.is_cpu()) {
-        dst.copy_(to_host(self));
+        const at::Tensor values = to_host(self);
+        const bool same = values.scalar_type() == dst.scalar_type();
+        (same ? as_bytes(dst) : dst).copy_(same ? as_bytes(values) : values);
     } else if (self.is_cpu()) {
         at::assert_no_internal_overlap(dst);
         from_host(dst, self);
@@ -122,8 +129,8 @@ at::Scalar local_scalar(const at::Tensor &self) {
     at::Scalar value;
     AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense",
                    AT_WRAP([&] { value = at::Scalar(*reinterpret_cast<const scalar_t *>(bytes)); }),
-                   AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kBool, at::kHalf, at::kBFloat16,
-                   AT_EXPAND(AT_FLOAT8_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
+                   AT_EXPAND(AT_ALL_TYPES), AT_EXPAND(AT_COMPLEX_TYPES), at::kComplexHalf, at::kBool, at::kHalf,
+                   at::kBFloat16, AT_EXPAND(AT_FLOAT8_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
     return value;
 }
 

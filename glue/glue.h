@@ -81,7 +81,28 @@ inline tpj_storage *storage_of(const at::TensorBase &tensor) {
     X(Float8_e5m2, TPJ_F8E5M2)         \
     X(Float8_e4m3fnuz, TPJ_F8E4M3FNUZ) \
     X(Float8_e5m2fnuz, TPJ_F8E5M2FNUZ) \
-    X(Float8_e8m0fnu, TPJ_F8E8M0FNU)
+    X(Float8_e8m0fnu, TPJ_F8E8M0FNU)   \
+    X(ComplexHalf, TPJ_C32)            \
+    X(Float4_e2m1fn_x2, TPJ_F4X2)      \
+    X(Bits8, TPJ_BITS8)                \
+    X(Bits16, TPJ_BITS16)              \
+    X(Bits1x8, TPJ_BITS1X8)            \
+    X(Bits2x4, TPJ_BITS2X4)            \
+    X(Bits4x2, TPJ_BITS4X2)            \
+    X(Int1, TPJ_BYTE_I1)               \
+    X(Int2, TPJ_BYTE_I2)               \
+    X(Int3, TPJ_BYTE_I3)               \
+    X(Int4, TPJ_BYTE_I4)               \
+    X(Int5, TPJ_BYTE_I5)               \
+    X(Int6, TPJ_BYTE_I6)               \
+    X(Int7, TPJ_BYTE_I7)               \
+    X(UInt1, TPJ_BYTE_U1)              \
+    X(UInt2, TPJ_BYTE_U2)              \
+    X(UInt3, TPJ_BYTE_U3)              \
+    X(UInt4, TPJ_BYTE_U4)              \
+    X(UInt5, TPJ_BYTE_U5)              \
+    X(UInt6, TPJ_BYTE_U6)              \
+    X(UInt7, TPJ_BYTE_U7)
 
 /* false when the device has no such dtype. */
 inline bool dtype_find(c10::ScalarType type, tpj_dtype *out_dtype) {

@@ -35,6 +35,7 @@ DTYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fnuz: "f8e4m3fnuz",
     torch.float8_e5m2fnuz: "f8e5m2fnuz",
     torch.float8_e8m0fnu: "f8e8m0fnu",
+    torch.complex32: "c32",
 }
 MEMORY_FORMATS = {
     torch.contiguous_format: 0,

@@ -43,6 +43,10 @@ static void format_decimal(char *buffer, size_t size, tpj_dtype dtype, double va
 }
 
 static void format_float(char *buffer, size_t size, tpj_dtype dtype, double value) {
+    if (dtype == TPJ_F8E8M0FNU) { /* no sign; the smallest number stands for zero */
+        value = fabs(value);
+        if (value < 0x1p-127) value = 0x1p-127;
+    }
     for (size_t i = 0; i < sizeof FLOAT_BITS / sizeof *FLOAT_BITS; i++) {
         const float_bits *bits = &FLOAT_BITS[i];
         if (bits->dtype != dtype) continue;
@@ -112,6 +116,10 @@ static tpj_value *scalar(tpj_hlo *h, tpj_dtype dtype, const char *literal) {
 
 tpj_value *hlo_number(tpj_hlo *h, tpj_dtype dtype, double value) {
     char literal[LITERAL_BYTES];
+    if (tpj_dtype_is_opaque(dtype)) { /* zero is zeros in any format */
+        if (value == 0) return hlo_rename(h, hlo_integer(h, tpj_dtype_carrier(dtype), 0), dtype);
+        return hlo_fail(h, TPJ_NOT_IMPLEMENTED, "not implemented for %s", tpj_dtype_name(dtype));
+    }
     if (tpj_dtype_is_complex(dtype)) return hlo_complex_number(h, dtype, value, 0);
     if (tpj_dtype_is_float(dtype))
         format_float(literal, sizeof literal, dtype, value);
@@ -132,6 +140,7 @@ tpj_value *hlo_integer(tpj_hlo *h, tpj_dtype dtype, int64_t value) {
 tpj_value *hlo_complex_number(tpj_hlo *h, tpj_dtype dtype, double real, double imaginary) {
     char literal[LITERAL_BYTES];
     if (!tpj_dtype_is_complex(dtype)) return hlo_number(h, dtype, real);
+    if (dtype == TPJ_C32) return hlo_convert(h, hlo_complex_number(h, TPJ_C64, real, imaginary), dtype);
     format_complex(literal, sizeof literal, dtype, real, imaginary);
     return scalar(h, dtype, literal);
 }
@@ -247,7 +256,8 @@ tpj_value *hlo_iota(tpj_hlo *h, tpj_dtype dtype, int rank, const int64_t *dims, 
     if (h->failed) return &h->poison;
     if (dimension < 0 || dimension >= rank)
         return hlo_fail(h, TPJ_INTERNAL, "iota: dimension %d of %d", dimension, rank);
-    if (dtype == TPJ_BOOL) return hlo_convert(h, hlo_iota(h, TPJ_I32, rank, dims, dimension), dtype);
+    if (dtype == TPJ_BOOL || tpj_dtype_carrier(dtype) != dtype)
+        return hlo_convert(h, hlo_iota(h, TPJ_I32, rank, dims, dimension), dtype);
     hlo_attributes_begin(h);
     hlo_attribute_text(h, "iota_dimension = %d : i64", dimension);
     return hlo_op1(h, "iota", NULL, 0, hlo_attributes(h), dtype, rank, dims);

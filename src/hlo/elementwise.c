@@ -1,4 +1,3 @@
-#include <inttypes.h>
 #include <string.h>
 
 #include "hlo/writer.h"
@@ -18,26 +17,26 @@ bool hlo_match(tpj_hlo *h, const char *name, tpj_value **xs, int n) {
     return true;
 }
 
-static bool same_dtypes(tpj_hlo *h, const char *name, const tpj_value *x, const tpj_value *y) {
+bool hlo_same_dtypes(tpj_hlo *h, const char *name, const tpj_value *x, const tpj_value *y) {
     if (x->type.dtype == y->type.dtype) return true;
     hlo_fail(h, TPJ_INTERNAL, "%s: dtypes differ: %s and %s", name, hlo_type_string(h, &x->type),
              hlo_type_string(h, &y->type));
     return false;
 }
 
-static tpj_value *op_like(tpj_hlo *h, const char *name, tpj_value *const *xs, int n, tpj_dtype dtype) {
+tpj_value *hlo_op_like(tpj_hlo *h, const char *name, tpj_value *const *xs, int n, tpj_dtype dtype) {
     return hlo_op1(h, name, xs, n, NULL, dtype, xs[0]->type.rank, xs[0]->type.dims);
 }
 
 tpj_value *hlo_unary(tpj_hlo *h, const char *name, tpj_value *x) {
     if (!hlo_ready(h, &x, 1)) return &h->poison;
-    return op_like(h, name, &x, 1, strcmp(name, "is_finite") == 0 ? TPJ_BOOL : x->type.dtype);
+    return hlo_op_like(h, name, &x, 1, strcmp(name, "is_finite") == 0 ? TPJ_BOOL : x->type.dtype);
 }
 
 tpj_value *hlo_binary(tpj_hlo *h, const char *name, tpj_value *x, tpj_value *y) {
     tpj_value *xs[] = {x, y};
-    if (!hlo_match(h, name, xs, 2) || !same_dtypes(h, name, xs[0], xs[1])) return &h->poison;
-    return op_like(h, name, xs, 2, xs[0]->type.dtype);
+    if (!hlo_match(h, name, xs, 2) || !hlo_same_dtypes(h, name, xs[0], xs[1])) return &h->poison;
+    return hlo_op_like(h, name, xs, 2, xs[0]->type.dtype);
 }
 
 tpj_value *hlo_add(tpj_hlo *h, tpj_value *x, tpj_value *y) { return hlo_binary(h, "add", x, y); }
@@ -53,7 +52,11 @@ tpj_value *hlo_pow(tpj_hlo *h, tpj_value *x, tpj_value *y) { return hlo_binary(h
 tpj_value *hlo_and(tpj_hlo *h, tpj_value *x, tpj_value *y) { return hlo_binary(h, "and", x, y); }
 tpj_value *hlo_or(tpj_hlo *h, tpj_value *x, tpj_value *y) { return hlo_binary(h, "or", x, y); }
 tpj_value *hlo_not(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "not", x); }
-tpj_value *hlo_neg(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "negate", x); }
+tpj_value *hlo_neg(tpj_hlo *h, tpj_value *x) {
+    if (hlo_ready(h, &x, 1) && x->type.dtype == TPJ_C32) /* two signs are turned, nothing is rounded */
+        return hlo_complex(h, hlo_neg(h, hlo_real(h, x)), hlo_neg(h, hlo_imag(h, x)));
+    return hlo_unary(h, "negate", x);
+}
 tpj_value *hlo_exp(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "exponential", x); }
 tpj_value *hlo_log(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "log", x); }
 tpj_value *hlo_sqrt(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "sqrt", x); }
@@ -63,12 +66,12 @@ tpj_value *hlo_tanh(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "tanh", x); 
 tpj_value *hlo_abs(tpj_hlo *h, tpj_value *x) {
     if (!hlo_ready(h, &x, 1)) return &h->poison;
     if (tpj_dtype_is_unsigned(x->type.dtype)) return x;
-    return op_like(h, "abs", &x, 1, hlo_real_dtype(x->type.dtype));
+    return hlo_op_like(h, "abs", &x, 1, hlo_real_dtype(x->type.dtype));
 }
 
 tpj_value *hlo_compare(tpj_hlo *h, const char *direction, tpj_value *x, tpj_value *y) {
     tpj_value *xs[] = {x, y};
-    if (!hlo_match(h, "compare", xs, 2) || !same_dtypes(h, "compare", xs[0], xs[1])) return &h->poison;
+    if (!hlo_match(h, "compare", xs, 2) || !hlo_same_dtypes(h, "compare", xs[0], xs[1])) return &h->poison;
     hlo_attributes_begin(h);
     hlo_attribute_text(h, "comparison_direction = #stablehlo<comparison_direction %s>", direction);
     return hlo_op1(h, "compare", xs, 2, hlo_attributes(h), TPJ_BOOL, xs[0]->type.rank, xs[0]->type.dims);
@@ -82,88 +85,16 @@ tpj_value *hlo_is_nan(tpj_hlo *h, tpj_value *x) {
 
 tpj_value *hlo_select(tpj_hlo *h, tpj_value *predicate, tpj_value *on_true, tpj_value *on_false) {
     tpj_value *xs[] = {predicate, on_true, on_false};
-    if (!hlo_match(h, "select", xs, 3) || !same_dtypes(h, "select", xs[1], xs[2])) return &h->poison;
+    if (!hlo_match(h, "select", xs, 3) || !hlo_same_dtypes(h, "select", xs[1], xs[2])) return &h->poison;
     if (xs[0]->type.dtype != TPJ_BOOL) {
         return hlo_fail(h, TPJ_INTERNAL, "select: the predicate is %s", hlo_type_string(h, &xs[0]->type));
     }
-    return op_like(h, "select", xs, 3, xs[1]->type.dtype);
+    return hlo_op_like(h, "select", xs, 3, xs[1]->type.dtype);
 }
 
 tpj_value *hlo_clamp(tpj_hlo *h, tpj_value *low, tpj_value *x, tpj_value *high) {
     tpj_value *xs[] = {low, x, high};
     if (!hlo_match(h, "clamp", xs, 3)) return &h->poison;
-    if (!same_dtypes(h, "clamp", xs[0], xs[1]) || !same_dtypes(h, "clamp", xs[1], xs[2])) return &h->poison;
-    return op_like(h, "clamp", xs, 3, xs[1]->type.dtype);
-}
-
-/* ---- conversion ---- */
-
-static tpj_value *convert_directly(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
-    return x->type.dtype == dtype ? x : op_like(h, "convert", &x, 1, dtype);
-}
-
-static tpj_value *zero_of(tpj_hlo *h, tpj_dtype dtype) { return hlo_integer(h, dtype, 0); }
-
-tpj_value *hlo_convert(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
-    if (!hlo_ready(h, &x, 1)) return &h->poison;
-    tpj_dtype from = x->type.dtype;
-    if (from == dtype) return x;
-    if (dtype == TPJ_BOOL) return hlo_compare(h, "NE", x, zero_of(h, from));
-    if (tpj_dtype_is_complex(from) && !tpj_dtype_is_complex(dtype)) return hlo_convert(h, hlo_real(h, x), dtype);
-    if (tpj_dtype_is_complex(dtype) && !tpj_dtype_is_complex(from)) {
-        tpj_value *real = convert_directly(h, x, hlo_real_dtype(dtype));
-        return hlo_complex(h, real, hlo_full_like(h, real, 0));
-    }
-    /* StableHLO leaves out-of-range values open and XLA saturates; C compilers go through a 32-bit register, so that -1.0
-     * becomes 255 as an unsigned byte. */
-    if (tpj_dtype_is_float(from) && tpj_dtype_is_integral(dtype) && tpj_dtype_bytes(dtype) < 4) {
-        x = convert_directly(h, x, TPJ_I32);
-    }
-    return hlo_ready(h, &x, 1) ? convert_directly(h, x, dtype) : &h->poison;
-}
-
-tpj_value *hlo_real(tpj_hlo *h, tpj_value *x) {
-    if (!hlo_ready(h, &x, 1)) return &h->poison;
-    if (!tpj_dtype_is_complex(x->type.dtype)) return x;
-    return op_like(h, "real", &x, 1, hlo_real_dtype(x->type.dtype));
-}
-
-tpj_value *hlo_imag(tpj_hlo *h, tpj_value *x) {
-    if (!hlo_ready(h, &x, 1)) return &h->poison;
-    if (!tpj_dtype_is_complex(x->type.dtype)) return hlo_full_like(h, x, 0);
-    return op_like(h, "imag", &x, 1, hlo_real_dtype(x->type.dtype));
-}
-
-tpj_value *hlo_complex(tpj_hlo *h, tpj_value *real, tpj_value *imaginary) {
-    tpj_value *xs[] = {real, imaginary};
-    if (!hlo_match(h, "complex", xs, 2) || !same_dtypes(h, "complex", xs[0], xs[1])) return &h->poison;
-    tpj_dtype dtype = xs[0]->type.dtype;
-    if (dtype != TPJ_F32 && dtype != TPJ_F64) {
-        return hlo_fail(h, TPJ_RUNTIME, "no complex numbers are made of %s", tpj_dtype_name(dtype));
-    }
-    return op_like(h, "complex", xs, 2, hlo_complex_dtype(dtype));
-}
-
-tpj_value *hlo_conj(tpj_hlo *h, tpj_value *x) {
-    if (!hlo_ready(h, &x, 1) || !tpj_dtype_is_complex(x->type.dtype)) return h->failed ? &h->poison : x;
-    return hlo_complex(h, hlo_real(h, x), hlo_neg(h, hlo_imag(h, x)));
-}
-
-tpj_value *hlo_bitcast(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
-    if (!hlo_ready(h, &x, 1)) return &h->poison;
-    if (x->type.dtype == dtype) return x;
-    int64_t from = hlo_dtype_bits(x->type.dtype), to = hlo_dtype_bits(dtype);
-    int rank = x->type.rank;
-    int64_t *dims = hlo_dims(h, rank + 1);
-    if (h->failed) return &h->poison;
-    if (rank > 0) memcpy(dims, x->type.dims, sizeof *dims * (size_t)rank);
-    if (from > to) dims[rank++] = from / to;
-    if (from < to) {
-        if (rank == 0 || dims[rank - 1] != to / from) {
-            return hlo_fail(h, TPJ_INTERNAL, "bitcast of %s to %s: the last dimension must be %" PRId64,
-                            hlo_type_string(h, &x->type), tpj_dtype_name(dtype), to / from);
-        }
-        rank--;
-    }
-    return hlo_op1(h, "bitcast_convert", &x, 1, NULL, dtype, rank, dims);
+    if (!hlo_same_dtypes(h, "clamp", xs[0], xs[1]) || !hlo_same_dtypes(h, "clamp", xs[1], xs[2])) return &h->poison;
+    return hlo_op_like(h, "clamp", xs, 3, xs[1]->type.dtype);
 }

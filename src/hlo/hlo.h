@@ -46,6 +46,9 @@ tpj_status *hlo_finish(tpj_hlo *h, const char *function_name, tpj_value *const *
 /* Records an error (if it is the first) and returns the poison value, a f32 scalar. */
 tpj_value *hlo_fail(tpj_hlo *h, tpj_code code, const char *format, ...) TPJ_PRINTF(3, 4);
 bool hlo_failed(const tpj_hlo *h);
+/* Whether the ops that follow may compute on float8. At first they may not: values of float8, of c32 and of the opaque
+ * dtypes only move, and anything else fails as TPJ_NOT_IMPLEMENTED. c32 is converted to c64 for arithmetic. */
+void hlo_allow_float8(tpj_hlo *h, bool allowed);
 /* Takes the first error out of the builder (NULL: none). */
 tpj_status *hlo_take_status(tpj_hlo *h) TPJ_MUST_USE;
 tpj_arena *hlo_arena(tpj_hlo *h);     /* for arrays that emission needs; dies with the builder */
@@ -95,10 +98,10 @@ tpj_value *hlo_select(tpj_hlo *h, tpj_value *predicate, tpj_value *on_true, tpj_
 tpj_value *hlo_clamp(tpj_hlo *h, tpj_value *low, tpj_value *x, tpj_value *high);
 /* Value conversion with PyTorch's rules: to bool is "!= 0" (NaN is true), from complex drops the imaginary part. */
 tpj_value *hlo_convert(tpj_hlo *h, tpj_value *x, tpj_dtype dtype);
-tpj_value *hlo_real(tpj_hlo *h, tpj_value *x); /* real input: itself */
-tpj_value *hlo_imag(tpj_hlo *h, tpj_value *x); /* real input: zeros */
-tpj_value *hlo_complex(tpj_hlo *h, tpj_value *real, tpj_value *imaginary);
-tpj_value *hlo_conj(tpj_hlo *h, tpj_value *x); /* real input: itself */
+tpj_value *hlo_real(tpj_hlo *h, tpj_value *x);                             /* real input: itself */
+tpj_value *hlo_imag(tpj_hlo *h, tpj_value *x);                             /* real input: zeros */
+tpj_value *hlo_complex(tpj_hlo *h, tpj_value *real, tpj_value *imaginary); /* of f16 (gives c32), f32 or f64 */
+tpj_value *hlo_conj(tpj_hlo *h, tpj_value *x);                             /* real input: itself */
 /* Reinterprets bits. Same width: same shape. Wider to narrower: a new last dimension (stablehlo's rule). Narrower to
  * wider: the last dimension must be the ratio and goes away. bool and complex are the caller's business. */
 tpj_value *hlo_bitcast(tpj_hlo *h, tpj_value *x, tpj_dtype dtype);
@@ -229,7 +232,7 @@ tpj_value *hlo_op1(tpj_hlo *h, const char *name, tpj_value *const *operands, int
 static inline int64_t hlo_dim(const tpj_value *x, int dim) { return x->type.dims[dim < 0 ? dim + x->type.rank : dim]; }
 int64_t hlo_elements(const tpj_value *x);
 bool hlo_same_dims(const tpj_value *x, const tpj_value *y);
-tpj_dtype hlo_real_dtype(tpj_dtype dtype);    /* c64 -> f32, c128 -> f64, else itself */
-tpj_dtype hlo_complex_dtype(tpj_dtype dtype); /* f32 -> c64, f64 -> c128, halves -> c64 */
+tpj_dtype hlo_real_dtype(tpj_dtype dtype);    /* c32 -> f16, c64 -> f32, c128 -> f64, else itself */
+tpj_dtype hlo_complex_dtype(tpj_dtype dtype); /* that arithmetic runs in: f32 -> c64, f64 -> c128, halves -> c64 */
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool hlo_ready(tpj_hlo *h, tpj_value *const *operands, int n) {
@@ -59,7 +60,54 @@ static void write_name(tpj_text *text, const tpj_value *value) {
     }
 }
 
+/* Ops that move elements without a look at them. Those with regions are among them: what a region does is checked op by
+ * op. Sorted, for bsearch. */
+static const char *const MOVES[] = {
+    "bitcast_convert",
+    "broadcast_in_dim",
+    "case",
+    "concatenate",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "func.return",
+    "gather",
+    "if",
+    "pad",
+    "reduce",
+    "reshape",
+    "reverse",
+    "scatter",
+    "select",
+    "slice",
+    "sort",
+    "stablehlo.return",
+    "transpose",
+    "while",
+};
+
+static int compare_names(const void *a, const void *b) { return strcmp(a, *(const char *const *)b); }
+
+/* Fails for arithmetic on bits that have no meaning to StableHLO, or, unless the op said so, on float8. */
+static bool may_compute(tpj_hlo *h, const char *name, const tpj_value *x) {
+    tpj_dtype dtype = x->type.dtype;
+    if (tpj_dtype_is_float8(dtype) ? h->float8 : tpj_dtype_carrier(dtype) == dtype) return true;
+    if (bsearch(name, MOVES, sizeof MOVES / sizeof *MOVES, sizeof *MOVES, compare_names) != NULL) return true;
+    hlo_fail(h, TPJ_NOT_IMPLEMENTED, "not implemented for %s", tpj_dtype_name(dtype));
+    return false;
+}
+
+void hlo_allow_float8(tpj_hlo *h, bool allowed) { h->float8 = allowed; }
+
+tpj_value *hlo_rename(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
+    if (!hlo_ready(h, &x, 1) || x->type.dtype == dtype) return h->failed ? &h->poison : x;
+    tpj_value *renamed = tpj_arena_copy(&h->arena, x, sizeof *x);
+    if (renamed == NULL) return hlo_fail(h, TPJ_OUT_OF_MEMORY, "no memory for a value");
+    renamed->type.dtype = dtype;
+    return renamed;
+}
+
 int hlo_open(tpj_hlo *h, const char *name, tpj_value *const *operands, int n_operands, int n_results) {
+    for (int i = 0; i < n_operands && !h->failed; i++) may_compute(h, name, operands[i]);
     if (h->failed) return -1;
     tpj_text *text = &h->body;
     int id = -1;
@@ -245,6 +293,13 @@ bool hlo_same_dims(const tpj_value *x, const tpj_value *y) {
            (x->type.rank == 0 || memcmp(x->type.dims, y->type.dims, sizeof(int64_t) * (size_t)x->type.rank) == 0);
 }
 
-tpj_dtype hlo_real_dtype(tpj_dtype dtype) { return dtype == TPJ_C64 ? TPJ_F32 : dtype == TPJ_C128 ? TPJ_F64 : dtype; }
+tpj_dtype hlo_real_dtype(tpj_dtype dtype) {
+    switch (dtype) {
+        case TPJ_C32: return TPJ_F16;
+        case TPJ_C64: return TPJ_F32;
+        case TPJ_C128: return TPJ_F64;
+        default: return dtype;
+    }
+}
 
 tpj_dtype hlo_complex_dtype(tpj_dtype dtype) { return dtype == TPJ_F64 || dtype == TPJ_C128 ? TPJ_C128 : TPJ_C64; }

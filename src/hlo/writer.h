@@ -36,6 +36,7 @@ struct tpj_hlo {
     int scope, next_scope;     /* region that is being written, 0 for the function: constants are not shared across */
     int location, n_locations; /* 0: none */
     const char *precision;
+    bool float8; /* the op computes on float8 */
     tpj_value poison;
     /* Emission code may look at a poison value's dimensions: both sides of poison.type.dims are valid memory. */
     int64_t poison_dims[2 * HLO_SPARE_DIMS];
@@ -46,6 +47,8 @@ struct tpj_hlo {
 bool hlo_ready(tpj_hlo *h, tpj_value *const *operands, int n);
 tpj_value *hlo_value(tpj_hlo *h, int id, int result, int n_of, tpj_dtype dtype, int rank, const int64_t *dims);
 tpj_type hlo_type(tpj_dtype dtype, int rank, const int64_t *dims);
+/* A carried dtype's value as its carrier's, or back: the same bits under another name, and no op. */
+tpj_value *hlo_rename(tpj_hlo *h, tpj_value *x, tpj_dtype dtype);
 /* Bits of an element: 4 for the sub-byte types. */
 int hlo_dtype_bits(tpj_dtype dtype);
 bool hlo_same_type(const tpj_type *a, const tpj_type *b);
@@ -82,6 +85,10 @@ void **hlo_intern(tpj_hlo *h, const char *key);
 
 /* Broadcasts rank-0 operands to the others' shape. False (and failed) when shapes or dtypes differ after that. */
 bool hlo_match(tpj_hlo *h, const char *name, tpj_value **xs, int n);
+/* False (and failed) where the dtypes of x and y differ. */
+bool hlo_same_dtypes(tpj_hlo *h, const char *name, const tpj_value *x, const tpj_value *y);
+/* An op of n operands whose result has the first one's shape, and `dtype`. */
+tpj_value *hlo_op_like(tpj_hlo *h, const char *name, tpj_value *const *xs, int n, tpj_dtype dtype);
 /* x combined with y as the reduction `kind` does; fails for an unknown kind. */
 tpj_value *hlo_combine(tpj_hlo *h, const char *kind, tpj_value *x, tpj_value *y);
 /* The scalar that leaves every value as it is under `kind`. */

@@ -21,6 +21,12 @@ const char *tpj_dtype_mlir(tpj_dtype dtype) { return facts_of(dtype)->mlir; }
 size_t tpj_dtype_bytes(tpj_dtype dtype) { return facts_of(dtype)->bytes; }
 tpj_class tpj_dtype_class(tpj_dtype dtype) { return (tpj_class)facts_of(dtype)->kind; }
 
+tpj_dtype tpj_dtype_carrier(tpj_dtype dtype) {
+    if (dtype == TPJ_C32) return TPJ_U32;
+    if (!tpj_dtype_is_opaque(dtype)) return dtype;
+    return tpj_dtype_bytes(dtype) == 2 ? TPJ_U16 : TPJ_U8;
+}
+
 bool tpj_dtype_parse(const char *name, size_t length, tpj_dtype *out_dtype) {
     for (int i = 0; i < TPJ_N_DTYPES; i++)
         if (strlen(facts[i].name) == length && memcmp(facts[i].name, name, length) == 0) {

@@ -33,6 +33,18 @@ TEST(dtype_facts) {
     CHECK(tpj_dtype_is_complex(TPJ_C64) && !tpj_dtype_is_float(TPJ_C64));
 }
 
+TEST(dtype_carriers_have_the_same_width_and_spelling) {
+    for (int i = 0; i < TPJ_N_DTYPES; i++) {
+        tpj_dtype dtype = (tpj_dtype)i, carrier = tpj_dtype_carrier(dtype);
+        CHECK_INT(tpj_dtype_carrier(carrier), carrier);
+        CHECK_INT(tpj_dtype_bytes(carrier), tpj_dtype_bytes(dtype));
+        CHECK_STRING(tpj_dtype_mlir(carrier), tpj_dtype_mlir(dtype));
+        CHECK(!tpj_dtype_is_opaque(dtype) || carrier != dtype);
+    }
+    CHECK_INT(tpj_dtype_carrier(TPJ_C32), TPJ_U32);
+    CHECK_INT(tpj_dtype_carrier(TPJ_F32), TPJ_F32);
+}
+
 TEST(dtype_out_of_range_is_invalid) {
     CHECK_STRING(tpj_dtype_name((tpj_dtype)TPJ_N_DTYPES), "invalid");
     CHECK_INT(tpj_dtype_bytes((tpj_dtype)-1), 0);

@@ -272,40 +272,52 @@ static tpj_dtype number_dtype(tpj_emit *e, tpj_dtype dtype) {
     return dtype == TPJ_C128 ? tpj_default_complex_dtype(e) : dtype;
 }
 
-tpj_dtype tpj_compute_dtype(tpj_dtype dtype) { return tpj_dtype_is_half(dtype) ? TPJ_F32 : dtype; }
+tpj_dtype tpj_compute_dtype(tpj_dtype dtype) {
+    return tpj_dtype_is_half(dtype) ? TPJ_F32 : dtype == TPJ_C32 ? TPJ_C64 : dtype;
+}
 tpj_dtype tpj_sum_dtype(tpj_dtype dtype) { return tpj_dtype_is_integral(dtype) ? TPJ_I64 : dtype; }
 
-static bool is_float8(tpj_dtype dtype) { return tpj_dtype_is_float(dtype) && tpj_dtype_bytes(dtype) == 1; }
+/* The unsigned types that PyTorch added later: of the integers they promote with none. */
+static bool is_wide_unsigned(tpj_dtype dtype) { return tpj_dtype_is_unsigned(dtype) && tpj_dtype_bytes(dtype) > 1; }
 
 /* torch.promote_types. */
 tpj_dtype tpj_promote_dtypes(tpj_dtype a, tpj_dtype b) {
     if (a == b || b == TPJ_N_DTYPES) return a;
     if (a == TPJ_N_DTYPES) return b;
     tpj_class class_a = tpj_dtype_class(a), class_b = tpj_dtype_class(b);
-    if (class_a > class_b) {
-        tpj_dtype swapped = a;
-        a = b;
-        b = swapped;
-        class_a = tpj_dtype_class(a);
-        class_b = tpj_dtype_class(b);
-    }
+    if (class_a > class_b) return tpj_promote_dtypes(b, a);
     size_t bytes_a = tpj_dtype_bytes(a), bytes_b = tpj_dtype_bytes(b);
-    if (class_b == TPJ_CLASS_COMPLEX) {
-        if (class_a == TPJ_CLASS_COMPLEX || class_a == TPJ_CLASS_FLOAT)
-            return a == TPJ_C128 || b == TPJ_C128 || a == TPJ_F64 ? TPJ_C128 : TPJ_C64;
-        return b;
-    }
-    if (class_b == TPJ_CLASS_FLOAT) {
-        if (class_a != TPJ_CLASS_FLOAT) return b;
-        if (is_float8(a) != is_float8(b)) return is_float8(a) ? b : a;
-        if (bytes_a == bytes_b) return TPJ_F32; /* f16 with bf16 */
-        return bytes_a > bytes_b ? a : b;
+    switch (class_b) {
+        case TPJ_CLASS_COMPLEX:
+            if (class_a < TPJ_CLASS_FLOAT) return b;
+            if (a == TPJ_C128 || b == TPJ_C128 || a == TPJ_F64) return TPJ_C128;
+            return a == TPJ_F16 ? b : TPJ_C64;
+        case TPJ_CLASS_FLOAT:
+            if (class_a != TPJ_CLASS_FLOAT) return b;
+            if (bytes_a == bytes_b) return TPJ_F32; /* f16 with bf16 */
+            return bytes_a > bytes_b ? a : b;
+        default: break;
     }
     if (class_a == TPJ_CLASS_BOOL) return b;
     if (class_a == class_b) return bytes_a > bytes_b ? a : b;
-    /* unsigned a with signed b: u8 fits in i16 and wider; PyTorch promotes u8 with i8 to i16 */
-    if (bytes_b > bytes_a) return b;
-    return bytes_a == 1 ? TPJ_I16 : bytes_a == 2 ? TPJ_I32 : TPJ_I64;
+    return bytes_b > 1 ? b : TPJ_I16; /* u8 with a signed type */
+}
+
+/* Fails for the pairs that PyTorch does not promote. */
+static tpj_dtype promote_pair(tpj_emit *e, tpj_dtype a, tpj_dtype b) {
+    if (a == b || a == TPJ_N_DTYPES || b == TPJ_N_DTYPES) return tpj_promote_dtypes(a, b);
+    const char *name_a = tpj_dtype_torch_name(a), *name_b = tpj_dtype_torch_name(b);
+    bool floats = tpj_dtype_is_float(a) || tpj_dtype_is_float(b);
+    if (tpj_dtype_is_opaque(a) || tpj_dtype_is_opaque(b))
+        tpj_fail(e, TPJ_RUNTIME, "Promotion from %s and %s is unsupported.", name_a, name_b);
+    else if (tpj_dtype_is_float8(a) || tpj_dtype_is_float8(b))
+        tpj_fail(e, TPJ_RUNTIME, "Promotion for Float8 Types is not supported, attempted to promote %s and %s", name_a,
+                 name_b);
+    else if ((is_wide_unsigned(a) || is_wide_unsigned(b)) && !floats)
+        tpj_fail(e, TPJ_RUNTIME,
+                 "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote %s and %s", name_a,
+                 name_b);
+    return tpj_promote_dtypes(a, b);
 }
 
 /* The three categories of torch.result_type. */
@@ -321,12 +333,12 @@ static void promote_ref(tpj_emit *e, tpj_ref ref, promotion *p) {
         category = &p->number;
         type.dtype = number_dtype(e, type.dtype);
     }
-    *category = tpj_promote_dtypes(*category, type.dtype);
+    *category = promote_pair(e, *category, type.dtype);
 }
 
 static void promote_arg(tpj_emit *e, const tpj_arg *arg, promotion *p) {
     if (is_constant(arg)) {
-        p->number = tpj_promote_dtypes(p->number, number_dtype(e, dtype_of_constant(arg)));
+        p->number = promote_pair(e, p->number, number_dtype(e, dtype_of_constant(arg)));
     } else if (arg->kind == TPJ_ARG_VALUE) {
         promote_ref(e, arg->value, p);
     } else if (arg->kind == TPJ_ARG_VALUES || arg->kind == TPJ_ARG_SCALARS) {
@@ -335,13 +347,15 @@ static void promote_arg(tpj_emit *e, const tpj_arg *arg, promotion *p) {
 }
 
 /* A lower category counts only where it is of a higher class than all above it. */
-static tpj_dtype combine(tpj_dtype higher, tpj_dtype lower) {
+static tpj_dtype combine(tpj_emit *e, tpj_dtype higher, tpj_dtype lower) {
     if (higher == TPJ_N_DTYPES) return lower;
     if (lower == TPJ_N_DTYPES) return higher;
     tpj_class a = tpj_dtype_class(higher), b = tpj_dtype_class(lower);
     if (b == TPJ_CLASS_UNSIGNED) b = TPJ_CLASS_SIGNED;
     if (a == TPJ_CLASS_UNSIGNED) a = TPJ_CLASS_SIGNED;
-    return b > a ? tpj_promote_dtypes(higher, lower) : higher;
+    if (b == TPJ_CLASS_COMPLEX && a == TPJ_CLASS_FLOAT) /* of the width of the higher one */
+        return higher == TPJ_F16 ? TPJ_C32 : hlo_complex_dtype(higher);
+    return b > a ? promote_pair(e, higher, lower) : higher;
 }
 
 tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...) {
@@ -351,29 +365,37 @@ tpj_dtype tpj_promote(tpj_emit *e, const char *name, ...) {
     for (const char *each = name; each != NULL; each = va_arg(names, const char *))
         promote_arg(e, tpj_emit_argument(e, each), &p);
     va_end(names);
-    tpj_dtype dtype = combine(p.dims, combine(p.zero_dim, p.number));
+    tpj_dtype dtype = combine(e, p.dims, combine(e, p.zero_dim, p.number));
     return dtype == TPJ_N_DTYPES ? tpj_default_dtype(e) : dtype;
 }
 
 const char *tpj_dtype_torch_name(tpj_dtype dtype) {
-    switch (dtype) {
-        case TPJ_BOOL: return "Bool";
-        case TPJ_U8: return "Byte";
-        case TPJ_I8: return "Char";
-        case TPJ_I16: return "Short";
-        case TPJ_I32: return "Int";
-        case TPJ_I64: return "Long";
-        case TPJ_U16: return "UInt16";
-        case TPJ_U32: return "UInt32";
-        case TPJ_U64: return "UInt64";
-        case TPJ_F16: return "Half";
-        case TPJ_BF16: return "BFloat16";
-        case TPJ_F32: return "Float";
-        case TPJ_F64: return "Double";
-        case TPJ_C64: return "ComplexFloat";
-        case TPJ_C128: return "ComplexDouble";
-        default: return tpj_dtype_name(dtype);
-    }
+    static const char *const names[TPJ_N_DTYPES] = {
+        [TPJ_BOOL] = "Bool",
+        [TPJ_U8] = "Byte",
+        [TPJ_I8] = "Char",
+        [TPJ_I16] = "Short",
+        [TPJ_I32] = "Int",
+        [TPJ_I64] = "Long",
+        [TPJ_U16] = "UInt16",
+        [TPJ_U32] = "UInt32",
+        [TPJ_U64] = "UInt64",
+        [TPJ_F16] = "Half",
+        [TPJ_BF16] = "BFloat16",
+        [TPJ_F32] = "Float",
+        [TPJ_F64] = "Double",
+        [TPJ_C32] = "ComplexHalf",
+        [TPJ_C64] = "ComplexFloat",
+        [TPJ_C128] = "ComplexDouble",
+        [TPJ_F8E4M3FN] = "Float8_e4m3fn",
+        [TPJ_F8E5M2] = "Float8_e5m2",
+        [TPJ_F8E4M3FNUZ] = "Float8_e4m3fnuz",
+        [TPJ_F8E5M2FNUZ] = "Float8_e5m2fnuz",
+        [TPJ_F8E8M0FNU] = "Float8_e8m0fnu",
+        [TPJ_F4X2] = "Float4_e2m1fn_x2",
+    };
+    const char *name = (unsigned)dtype < TPJ_N_DTYPES ? names[dtype] : NULL;
+    return name != NULL ? name : tpj_dtype_name(dtype);
 }
 
 /* ---- results ---- */

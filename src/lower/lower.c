@@ -88,7 +88,8 @@ static tpj_value *read_input(tpj_lowering *lowering, int number) {
 
 tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtype) {
     /* the host makes numbers in the widths that C has; the program rounds to the narrow ones */
-    if (tpj_dtype_is_half(dtype)) return hlo_convert(lowering->h, tpj_lowering_scalar(lowering, input, TPJ_F32), dtype);
+    tpj_dtype made_in = tpj_dtype_is_opaque(dtype) ? TPJ_F32 : tpj_compute_dtype(dtype);
+    if (made_in != dtype) return hlo_convert(lowering->h, tpj_lowering_scalar(lowering, input, made_in), dtype);
     for (tpj_scalar_value *s = lowering->scalars; s != NULL; s = s->next)
         if (s->input == input && s->dtype == dtype) return s->value;
     tpj_scalar_value *made = TPJ_ARENA_NEW(hlo_arena(lowering->h), tpj_scalar_value);
@@ -153,10 +154,18 @@ static void describe_types(const tpj_lowering *lowering, const tpj_node *node, t
     tpj_text_add(text, ")");
 }
 
+bool tpj_lowering_float8(const tpj_node *node) {
+    if (node->op->flags & TPJ_OP_FLOAT8) return true;
+    for (int i = 0; i < node->n_args; i++)
+        if (node->args[i].kind == TPJ_ARG_DTYPE) return !tpj_dtype_is_float8(node->args[i].dtype);
+    return false;
+}
+
 static tpj_status *emit_node(tpj_lowering *lowering, int index, bool count_only) {
     const tpj_node *node = tpj_graph_node(lowering->graph, index);
     tpj_emit e = {.lowering = lowering, .h = lowering->h, .node = node};
     hlo_location(lowering->h, node->op->name, node->file, node->line);
+    hlo_allow_float8(lowering->h, tpj_lowering_float8(node));
     if (count_only)
         node->op->count(&e);
     else
@@ -269,6 +278,7 @@ static const int *order_of_op(tpj_lowering *lowering, tpj_ref ref, int *buffer) 
 }
 
 static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
+    hlo_allow_float8(lowering->h, true); /* a result is converted to its target's dtype */
     const tpj_graph *graph = lowering->graph;
     int n = tpj_graph_n_outputs(graph), last = tpj_graph_n_nodes(graph) - 1;
     int n_implied = n > 0 || last < 0 ? 0 : lowering->n_results[last];

@@ -63,6 +63,10 @@ tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtyp
 tpj_value *tpj_lowering_value(tpj_lowering *lowering, tpj_ref ref, tpj_dtype number_dtype);
 bool tpj_lowering_is_number(const tpj_lowering *lowering, tpj_ref ref);
 
+/* Whether the node may compute on float8, which is a format for storage: its row says so, or the call gives another dtype
+ * for the result, to which operands are converted first. */
+bool tpj_lowering_float8(const tpj_node *node);
+
 /* The order of dimensions in memory (outermost first) of result `value` of a node, as PyTorch's CPU would lay it out;
  * false: row-major. */
 bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_value *value, int *out_order);

@@ -29,6 +29,8 @@ void tpj_emit_row(tpj_emit *e, const char *name, const char *const *arguments, i
     }
     tpj_node node = {.op = row, .args = args, .n_args = n_arguments, .file = e->node->file, .line = e->node->line};
     tpj_emit inner = {.lowering = e->lowering, .h = e->h, .node = &node};
+    hlo_allow_float8(e->h, tpj_lowering_float8(&node));
     row->emit(&inner);
+    hlo_allow_float8(e->h, tpj_lowering_float8(e->node));
     for (int k = 0; k < inner.n_results; k++) tpj_out(e, inner.results[k]);
 }

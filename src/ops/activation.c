@@ -23,6 +23,10 @@ static tpj_value *compare(tpj_hlo *h, const char *direction, tpj_value *x, doubl
 static void emit_relu(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin_any(e, "self", NULL, &nn)) return;
+    if (tpj_dtype_is_complex(nn.dtype)) {
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "clamp is not supported for complex types");
+        return;
+    }
     tpj_out_as(e, hlo_max(nn.h, nn.x, number(nn.h, nn.x, 0)), nn.dtype);
 }
 

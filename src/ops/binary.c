@@ -392,7 +392,7 @@ static bool parts_in(tpj_emit *e, const char *x, const char *y, tpj_pair *out_pa
     if (a != b)
         tpj_fail(e, TPJ_RUNTIME, "Expected object of scalar type %s but got scalar type %s for second argument",
                  tpj_dtype_torch_name(a), tpj_dtype_torch_name(b));
-    else if (a != TPJ_F32 && a != TPJ_F64)
+    else if (a != TPJ_F16 && a != TPJ_F32 && a != TPJ_F64)
         tpj_fail(e, TPJ_RUNTIME, "Expected both inputs to be Half, Float or Double tensors but got %s and %s",
                  tpj_dtype_torch_name(a), tpj_dtype_torch_name(b));
     else
@@ -402,14 +402,16 @@ static bool parts_in(tpj_emit *e, const char *x, const char *y, tpj_pair *out_pa
 
 static void emit_complex(tpj_emit *e) {
     tpj_pair p;
-    if (parts_in(e, "real", "imag", &p)) tpj_out(e, hlo_complex(p.h, p.x, p.y));
+    if (parts_in(e, "real", "imag", &p))
+        tpj_out(e, hlo_complex(p.h, hlo_convert(p.h, p.x, p.dtype), hlo_convert(p.h, p.y, p.dtype)));
 }
 
 static void emit_polar(tpj_emit *e) {
     tpj_pair p;
     if (!parts_in(e, "abs", "angle", &p)) return;
     tpj_value *real = hlo_mul(p.h, p.x, hlo_unary(p.h, "cosine", p.y));
-    tpj_out(e, hlo_complex(p.h, real, hlo_mul(p.h, p.x, hlo_unary(p.h, "sine", p.y))));
+    tpj_value *imaginary = hlo_mul(p.h, p.x, hlo_unary(p.h, "sine", p.y));
+    tpj_out(e, hlo_complex(p.h, hlo_convert(p.h, real, p.dtype), hlo_convert(p.h, imaginary, p.dtype)));
 }
 
 /* ---- three operands ---- */
@@ -473,7 +475,7 @@ static void clamp_between(tpj_emit *e, const char *low, const char *high) {
     }
     tpj_dtype dtype = tpj_promote(e, "self", has_low ? low : high, has_high ? high : low, NULL);
     if (tpj_dtype_is_complex(dtype)) {
-        tpj_fail(e, TPJ_RUNTIME, "clamp is not supported for complex types");
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "clamp is not supported for complex types");
         return;
     }
     tpj_dtype compute = tpj_compute_dtype(dtype);
@@ -525,7 +527,7 @@ const tpj_op_def tpj_ops_binary[] = {
     ROW("sub.Scalar", "T self, S other, S alpha=1", emit_sub),
     ROW("rsub.Tensor", "T self, T other, S alpha=1", emit_sub, .variant = 1),
     ROW("rsub.Scalar", "T self, S other, S alpha=1", emit_sub, .variant = 1),
-    TENSORS("mul.Tensor", emit_promoted, .hlo = "multiply"),
+    TENSORS("mul.Tensor", emit_promoted, .hlo = "multiply", .flags = TPJ_OP_FLOAT8),
     NUMBER_RIGHT("mul.Scalar", emit_promoted, .hlo = "multiply"),
     TENSORS("div.Tensor", emit_div),
     NUMBER_RIGHT("div.Scalar", emit_div),

@@ -1,13 +1,20 @@
 /* Comparisons and membership. */
 #include "ops/pointwise.h"
 
+/* In a dtype that StableHLO compares. Bits without a meaning are equal or not as integers. */
+static tpj_value *comparable(tpj_hlo *h, tpj_value *x) {
+    tpj_dtype dtype = x->type.dtype;
+    if (tpj_dtype_is_opaque(dtype)) return hlo_bitcast(h, x, tpj_dtype_carrier(dtype));
+    return tpj_dtype_is_float8(dtype) || dtype == TPJ_C32 ? hlo_convert(h, x, tpj_compute_dtype(dtype)) : x;
+}
+
 /* Operands are compared in their common dtype: a number is rounded to the tensor's dtype first. */
 static void emit_compare(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_dtype dtype = tpj_promote(e, "self", "other", NULL);
-    tpj_value *x = tpj_in_as(e, "self", dtype), *y = tpj_in_as(e, "other", dtype);
+    tpj_value *x = comparable(h, tpj_in_as(e, "self", dtype)), *y = comparable(h, tpj_in_as(e, "other", dtype));
     bool ordered = tpj_row(e)->variant != 0;
-    if (ordered && tpj_dtype_is_complex(dtype)) {
+    if (ordered && (tpj_dtype_is_complex(dtype) || tpj_dtype_is_opaque(dtype))) {
         tpj_fail_dtype(e, dtype);
         return;
     }
@@ -32,17 +39,16 @@ static void emit_isin_number(tpj_emit *e) { is_in(e, "elements", "test_element")
 static void emit_number_isin(tpj_emit *e) { is_in(e, "element", "test_elements"); }
 
 enum { UNORDERED, ORDERED };
-#define COMPARE(op, direction, kind)                                                                                \
-    {.name = op ".Tensor",                                                                                          \
-     .params = "T self, T other",                                                                                   \
-     .emit = emit_compare,                                                                                          \
-     .hlo = direction,                                                                                              \
-     .variant = kind,                                                                                               \
-     .layout = TPJ_LAYOUT_POINTWISE},                                                                               \
-    {                                                                                                               \
-        .name = op ".Scalar", .params = "T self, S other", .emit = emit_compare, .hlo = direction, .variant = kind, \
-        .layout = TPJ_LAYOUT_POINTWISE                                                                              \
-    }
+#define COMPARE_WITH(op, other, direction, kind)       \
+    {.name = op,                                       \
+     .params = "T self, " other,                       \
+     .emit = emit_compare,                             \
+     .hlo = direction,                                 \
+     .variant = kind,                                  \
+     .flags = (kind) == UNORDERED ? TPJ_OP_FLOAT8 : 0, \
+     .layout = TPJ_LAYOUT_POINTWISE}
+#define COMPARE(op, direction, kind) \
+    COMPARE_WITH(op ".Tensor", "T other", direction, kind), COMPARE_WITH(op ".Scalar", "S other", direction, kind)
 
 const tpj_op_def tpj_ops_compare[] = {
     COMPARE("eq", "EQ", UNORDERED),

@@ -294,11 +294,14 @@ static void emit_trilinear(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_matmul[] = {
-    {.name = "mm", .params = "T self, T mat2", .emit = emit_mm},
+    {.name = "mm", .params = "T self, T mat2", .emit = emit_mm, .flags = TPJ_OP_FLOAT8},
     {.name = "mm.dtype", .params = "T self, T mat2, D out_dtype", .emit = emit_mm, .variant = WITH_OUT_DTYPE},
-    {.name = "bmm", .params = "T self, T mat2", .emit = emit_bmm},
+    {.name = "bmm", .params = "T self, T mat2", .emit = emit_bmm, .flags = TPJ_OP_FLOAT8},
     {.name = "bmm.dtype", .params = "T self, T mat2, D out_dtype", .emit = emit_bmm, .variant = WITH_OUT_DTYPE},
-    {.name = "addmm", .params = "T self, T mat1, T mat2, S beta=1, S alpha=1", .emit = emit_addmm},
+    {.name = "addmm",
+     .params = "T self, T mat1, T mat2, S beta=1, S alpha=1",
+     .emit = emit_addmm,
+     .flags = TPJ_OP_FLOAT8},
     {.name = "addmm.dtype",
      .params = "T self, T mat1, T mat2, D out_dtype, S beta=1, S alpha=1",
      .emit = emit_addmm,

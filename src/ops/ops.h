@@ -44,8 +44,9 @@ enum {
     TPJ_OP_SIZED = 2,   /* data-dependent: `count` runs first, its number is read, then `emit` with tpj_size */
     TPJ_OP_FACTORY = 4, /* makes tensors from no tensor: the device comes from the call */
     TPJ_OP_SAME_DTYPE =
-        8 /* in-place: the result is converted to the target's dtype whatever it is (copy_, eq_). Others fail
-                             where the target's dtype cannot hold the result's ("result type Float can't be cast ..") */
+        8,             /* in-place: the result is converted to the target's dtype whatever it is (copy_, eq_). Others
+                              fail where the target's dtype cannot hold the result's ("result type Float can't be cast ..") */
+    TPJ_OP_FLOAT8 = 16 /* computes on float8, as PyTorch's CPU does for this op; without it, float8 only moves */
 };
 
 struct tpj_op_def {
@@ -107,7 +108,7 @@ tpj_dtype tpj_default_dtype(tpj_emit *e);
 tpj_dtype tpj_default_complex_dtype(tpj_emit *e);
 /* Integers and bool become the default float. */
 tpj_dtype tpj_float_dtype(tpj_emit *e, tpj_dtype dtype);
-/* The dtype arithmetic runs in: halves and float8 in F32, others themselves. */
+/* The dtype arithmetic runs in: halves and float8 in F32, c32 in C64, others themselves. */
 tpj_dtype tpj_compute_dtype(tpj_dtype dtype);
 /* The dtype sums are kept in: integers and bool in I64, as PyTorch's sum and prod. */
 tpj_dtype tpj_sum_dtype(tpj_dtype dtype);

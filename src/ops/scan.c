@@ -28,6 +28,10 @@ static void emit_cumulative(tpj_emit *e) {
 static void emit_cumulative_extreme(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_dtype dtype = tpj_in_type(e, "self").dtype;
+    if (tpj_dtype_is_complex(dtype)) {
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "not implemented for '%s'", tpj_dtype_torch_name(dtype));
+        return;
+    }
     int dim;
     tpj_value *x = read_scan(e, dtype == TPJ_BOOL ? TPJ_U8 : dtype, &dim);
     if (!scans(x)) {

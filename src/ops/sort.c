@@ -9,7 +9,7 @@ static tpj_value *read_sorted(tpj_emit *e, int *out_dim) {
     tpj_value *x = tpj_in(e, "self");
     *out_dim = tpj_dim(e, "dim", x->type.rank);
     if (tpj_dtype_is_complex(x->type.dtype)) {
-        tpj_fail(e, TPJ_RUNTIME, "\"%s\" does not support complex inputs", tpj_row(e)->name);
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "\"%s\" does not support complex inputs", tpj_row(e)->name);
     }
     return tpj_at_least_1d(tpj_builder(e), x);
 }

@@ -331,13 +331,14 @@ static void emit_frexp(tpj_emit *e) {
 
 /* ---- tests of single elements ---- */
 
-static void emit_isnan(tpj_emit *e) { tpj_out(e, hlo_is_nan(tpj_builder(e), tpj_in(e, "self"))); }
-static void emit_isinf(tpj_emit *e) { tpj_out(e, tpj_is_infinite(tpj_builder(e), tpj_in(e, "self"))); }
+/* In the dtype that arithmetic runs in: a format without infinities may not be asked for them. */
+static void emit_isnan(tpj_emit *e) { tpj_out(e, hlo_is_nan(tpj_builder(e), same_self(e))); }
+static void emit_isinf(tpj_emit *e) { tpj_out(e, tpj_is_infinite(tpj_builder(e), same_self(e))); }
 
 /* variant: the sign of the infinity. */
 static void emit_is_signed_inf(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
-    tpj_value *x = tpj_in(e, "self");
+    tpj_value *x = same_self(e);
     if (tpj_dtype_is_complex(x->type.dtype)) {
         tpj_fail(e, TPJ_RUNTIME, "%s does not support complex inputs.", tpj_row(e)->name);
         return;
@@ -451,7 +452,7 @@ const tpj_op_def tpj_ops_unary[] = {
      .layout = TPJ_LAYOUT_POINTWISE},
     UNARY("trunc", emit_trunc),
     UNARY("frac", emit_frac),
-    UNARY("abs", emit_abs),
+    UNARY("abs", emit_abs, .flags = TPJ_OP_FLOAT8),
     UNARY("neg", emit_neg),
     UNARY("sign", emit_sign),
     UNARY("sgn", emit_sgn),
@@ -459,10 +460,10 @@ const tpj_op_def tpj_ops_unary[] = {
     UNARY("angle", emit_angle),
     UNARY("_conj_physical", emit_conj),
     UNARY("frexp.Tensor", emit_frexp),
-    UNARY("isnan", emit_isnan),
-    UNARY("isinf", emit_isinf),
-    UNARY("isposinf", emit_is_signed_inf, .variant = 1),
-    UNARY("isneginf", emit_is_signed_inf, .variant = -1),
+    UNARY("isnan", emit_isnan, .flags = TPJ_OP_FLOAT8),
+    UNARY("isinf", emit_isinf, .flags = TPJ_OP_FLOAT8),
+    UNARY("isposinf", emit_is_signed_inf, .variant = 1, .flags = TPJ_OP_FLOAT8),
+    UNARY("isneginf", emit_is_signed_inf, .variant = -1, .flags = TPJ_OP_FLOAT8),
     UNARY("bitwise_not", emit_bitwise_not),
     UNARY("logical_not", emit_logical_not),
     {.name = "nan_to_num",

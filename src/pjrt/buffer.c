@@ -35,9 +35,10 @@ static const struct type_pair {
     {PJRT_BUFFER_TYPE_U4, TPJ_U4},
 };
 enum { N_TYPE_PAIRS = sizeof type_pairs / sizeof *type_pairs };
-_Static_assert((int)N_TYPE_PAIRS == (int)TPJ_N_DTYPES, "every dtype has its PJRT type");
+_Static_assert((int)N_TYPE_PAIRS == (int)TPJ_C32, "every dtype that is not carried has its PJRT type");
 
 static int type_of_dtype(tpj_dtype dtype) {
+    dtype = tpj_dtype_carrier(dtype);
     for (int i = 0; i < N_TYPE_PAIRS; i++)
         if (type_pairs[i].dtype == dtype) return type_pairs[i].type;
     return PJRT_BUFFER_TYPE_INVALID;
