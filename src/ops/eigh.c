@@ -8,15 +8,6 @@
 
 #include "ops/matrices.h"
 
-/* The Hermitian matrices of which one triangle is given. */
-static tpj_value *hermitian_of(tpj_hlo *h, tpj_value *a, bool upper) {
-    tpj_value *zero = hlo_number(h, a->type.dtype, 0);
-    tpj_value *strict = hlo_select(h, tpj_band_mask(h, upper ? "GT" : "LT", 3, a->type.dims, 0), a, zero);
-    tpj_value *diagonal =
-        hlo_mul(h, hlo_convert(h, hlo_real(h, a), a->type.dtype), tpj_identity_like(h, a, a->type.dtype));
-    return hlo_add(h, hlo_add(h, strict, tpj_transposed(h, strict, true)), diagonal);
-}
-
 /* Twice the largest row sum, at least twice the largest eigenvalue (Gershgorin): real [batch]. 1 for zero matrices. */
 static tpj_value *shift_of(tpj_hlo *h, tpj_value *a) {
     tpj_value *size = hlo_reduce_dim(h, "maximum", hlo_reduce_dim(h, "add", hlo_abs(h, a), 2), 1);
@@ -53,7 +44,7 @@ static void emit_eigh(tpj_emit *e) {
         values = hlo_zeros(h, hlo_real_dtype(dtype), 2, a->type.dims);
         rows = a;
     } else {
-        a = hermitian_of(h, a, tpj_string(e, "UPLO", "L")[0] != 'L' && tpj_string(e, "UPLO", "L")[0] != 'l');
+        a = tpj_hermitian(h, a, tpj_string(e, "UPLO", "L")[0] != 'L' && tpj_string(e, "UPLO", "L")[0] != 'l');
         eigenpairs(h, tpj_in_range(h, a, &scale), &values, &rows);
         values = hlo_mul(h, values, tpj_spread(h, scale, 2, values->type.dims, 0));
     }

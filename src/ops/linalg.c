@@ -4,22 +4,56 @@
 
 /* ---- Cholesky and triangular solves ---- */
 
+enum { MINOR, MINORS, FAILED, REST, INFO, STATES };
+
+static void minors_remain(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    (void)context;
+    tpj_value *more = hlo_compare(h, "LT", arguments[MINOR], arguments[MINORS]);
+    results[0] = hlo_and(h, more, hlo_reduce_all(h, "or", arguments[FAILED]));
+}
+
+/* One step of elimination: the pivot is positive as long as the leading minor is. */
+static void next_minor(tpj_hlo *h, tpj_value *const *arguments, tpj_value **results, void *context) {
+    (void)context;
+    tpj_value *j = arguments[MINOR], *rest = arguments[REST], *info = arguments[INFO],
+              *zero = hlo_integer(h, TPJ_I32, 0);
+    int64_t batch = hlo_dim(rest, 0), n = hlo_dim(rest, 2), column_sizes[] = {batch, n, 1}, pivot_sizes[] = {batch, 1};
+    tpj_value *column = hlo_squeeze(h, hlo_dynamic_slice(h, rest, (tpj_value *[]){zero, zero, j}, column_sizes), 2);
+    tpj_value *pivot = hlo_squeeze(h, hlo_dynamic_slice(h, column, (tpj_value *[]){zero, j}, pivot_sizes), 1);
+    tpj_value *is_positive =
+        hlo_compare(h, "GT", hlo_real(h, pivot), hlo_number(h, hlo_real_dtype(pivot->type.dtype), 0));
+    tpj_value *next = hlo_add(h, j, hlo_integer(h, TPJ_I32, 1));
+    tpj_value *is_first = hlo_and(h, hlo_not(h, is_positive), hlo_compare(h, "EQ", info, zero));
+    tpj_value *factor = hlo_div(h, hlo_conj(h, column), tpj_spread(h, pivot, 2, column->type.dims, 0));
+    results[MINOR] = next;
+    results[MINORS] = arguments[MINORS];
+    results[FAILED] = arguments[FAILED];
+    results[REST] = hlo_sub(h, rest, tpj_scale_each(h, tpj_spread(h, column, 3, rest->type.dims, 1), factor, 2));
+    results[INFO] = hlo_select(h, is_first, next, info);
+}
+
+/* The order of the first leading minor that is not positive, I32[batch]; 0 where the factorization did not fail. XLA fills
+ * a factor that fails with NaN and does not say where, so that it is looked for, in a loop that does not run otherwise. */
+static tpj_value *first_minor(tpj_hlo *h, tpj_value *a, tpj_value *factor, bool upper) {
+    int64_t batch = hlo_dim(a, 0), n = hlo_dim(a, 2);
+    tpj_value *none = hlo_zeros(h, TPJ_I32, 1, &batch), *minors = hlo_integer(h, TPJ_I32, n);
+    if (hlo_elements(a) == 0) return none;
+    tpj_value *is_nan = hlo_is_nan(h, hlo_real(h, tpj_diagonals(h, factor)));
+    tpj_value *failed = hlo_reduce_dim(h, "or", is_nan, 1), *final[STATES];
+    tpj_value *initial[STATES] = {hlo_integer(h, TPJ_I32, 0), minors, failed, tpj_hermitian(h, a, upper), none};
+    hlo_while(h, initial, STATES, minors_remain, next_minor, NULL, final);
+    tpj_value *found = hlo_compare(h, "NE", final[INFO], hlo_integer(h, TPJ_I32, 0));
+    return hlo_select(h, failed, hlo_select(h, found, final[INFO], minors), none);
+}
+
 static void emit_cholesky_ex(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
-    tpj_value *a = tpj_in(e, "self");
-    if (!tpj_is_matrix(e, a, true)) return;
+    tpj_value *given = tpj_in(e, "self");
+    if (!tpj_is_matrix(e, given, true)) return;
     bool upper = tpj_bool(e, "upper", false);
-    tpj_value *factor = tpj_triangle(h, hlo_cholesky(h, a, !upper), upper);
-    tpj_out_columns(e, factor);
-    /* a matrix that is not positive definite leaves NaN on the diagonal: info is the first place, counted from 1 */
-    tpj_value *diagonal = hlo_real(h, tpj_diagonals(h, tpj_flat_batch(h, factor)));
-    int64_t n = hlo_dim(diagonal, 1), last = 1;
-    tpj_value *place = hlo_iota(h, TPJ_I32, 2, diagonal->type.dims, 1), *none = hlo_integer(h, TPJ_I32, n);
-    place = hlo_select(h, hlo_is_nan(h, diagonal), place, none);
-    tpj_value *first = hlo_reduce(h, "minimum", place, none, &last, 1);
-    tpj_value *info = hlo_select(h, hlo_compare(h, "EQ", first, none), hlo_integer(h, TPJ_I32, 0),
-                                 hlo_add(h, first, hlo_integer(h, TPJ_I32, 1)));
-    tpj_out(e, tpj_unflat_batch(h, info, a));
+    tpj_value *a = tpj_flat_batch(h, given), *factor = tpj_triangle(h, hlo_cholesky(h, a, !upper), upper);
+    tpj_out_columns(e, tpj_unflat_batch(h, factor, given));
+    tpj_out(e, tpj_unflat_batch(h, first_minor(h, a, factor, upper), given));
 }
 
 static void emit_solve_triangular(tpj_emit *e) {

@@ -73,6 +73,14 @@ tpj_value *tpj_triangle(tpj_hlo *h, tpj_value *a, bool upper) {
     return hlo_select(h, kept, a, hlo_number(h, a->type.dtype, 0));
 }
 
+tpj_value *tpj_hermitian(tpj_hlo *h, tpj_value *a, bool upper) {
+    tpj_value *zero = hlo_number(h, a->type.dtype, 0);
+    tpj_value *strict = hlo_select(h, tpj_band_mask(h, upper ? "GT" : "LT", 3, a->type.dims, 0), a, zero);
+    tpj_value *diagonal =
+        hlo_mul(h, hlo_convert(h, hlo_real(h, a), a->type.dtype), tpj_identity_like(h, a, a->type.dtype));
+    return hlo_add(h, hlo_add(h, strict, tpj_transposed(h, strict, true)), diagonal);
+}
+
 tpj_value *tpj_identity_like(tpj_hlo *h, const tpj_value *a, tpj_dtype dtype) {
     return hlo_convert(h, tpj_band_mask(h, "EQ", a->type.rank, a->type.dims, 0), dtype);
 }

@@ -21,6 +21,8 @@ bool tpj_broadcast_batches(tpj_emit *e, tpj_value **a, tpj_value **b);
 tpj_value *tpj_transposed(tpj_hlo *h, tpj_value *a, bool conjugate);
 /* The upper or lower triangle, zeros elsewhere. */
 tpj_value *tpj_triangle(tpj_hlo *h, tpj_value *a, bool upper);
+/* The Hermitian matrices [batch, n, n] of which one triangle is given. */
+tpj_value *tpj_hermitian(tpj_hlo *h, tpj_value *a, bool upper);
 tpj_value *tpj_identity_like(tpj_hlo *h, const tpj_value *a, tpj_dtype dtype);
 /* The diagonals of [batch, m, n]: [batch, min(m, n)]. */
 tpj_value *tpj_diagonals(tpj_hlo *h, tpj_value *a);

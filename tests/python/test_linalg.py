@@ -223,3 +223,147 @@ def test_factors_lie_in_memory_as_on_the_cpu(function) -> None:
     pairs = zip(got, want, strict=True) if isinstance(got, tuple) else [(got, want)]
     for x, y in pairs:
         torch.testing.assert_close(x.cpu(), y, rtol=1e-3, atol=1e-4)
+
+
+# ---- the exponential ----
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrix_exp(dtype: torch.dtype) -> None:
+    """A small and a large matrix, one that only turns, a nilpotent one, and zero: each is scaled by itself."""
+    torch.manual_seed(8)
+    a = torch.randn(5, 3, 3, dtype=dtype)
+    a[0] *= 1e-4
+    a[1] *= 20
+    a[2] = 40 * (a[2] - a[2].mH)
+    a[3] = torch.diag(torch.ones(2), 1)
+    a[4] = 0
+    got = torch.linalg.matrix_exp(a.to("tpu"))
+    assert_like_cpu(got, torch.linalg.matrix_exp(a))
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    assert_near(got, torch.linalg.matrix_exp(a.to(wide)).to(dtype), 100 * epsilon(dtype))
+    assert torch.equal(got[4].cpu(), torch.eye(3, dtype=dtype))
+    assert torch.equal(got[3].cpu(), torch.tensor([[1, 1, 0.5], [0, 1, 1], [0, 0, 1]], dtype=dtype))
+
+
+def test_matrix_exp_of_what_is_no_number() -> None:
+    a = torch.zeros(3, 2, 2)
+    a[0, 1, 0], a[1, 0, 0] = torch.nan, torch.inf
+    got = torch.linalg.matrix_exp(a.to("tpu")).cpu()
+    assert got[:2].isnan().all() and torch.equal(got[2], torch.eye(2))
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (0, 2, 2), (3, 0, 0), (2, 3, 1, 1)])
+def test_matrix_exp_of_any_shape(shape: tuple[int, ...]) -> None:
+    a = torch.randn(shape)
+    got, want = torch.linalg.matrix_exp(a.to("tpu")), torch.linalg.matrix_exp(a)
+    assert_like_cpu(got, want)
+    torch.testing.assert_close(got.cpu(), want)
+
+
+# ---- least squares ----
+
+
+def least_squares(a: torch.Tensor, b: torch.Tensor, device: str, **options):
+    return tuple(torch.linalg.lstsq(a.to(device), b.to(device), **options))
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize(
+    ("a_shape", "b_shape"),
+    [((5, 3), (5, 2)), ((3, 5), (3, 2)), ((2, 4, 3), (2, 4)), ((4, 3), (4,)), ((1, 4, 3), (2, 4, 2))],
+)
+def test_lstsq(driver: str, a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> None:
+    torch.manual_seed(9)
+    a, b = torch.randn(a_shape, dtype=torch.float64), torch.randn(b_shape, dtype=torch.float64)
+    got, want = least_squares(a, b, "tpu", driver=driver), least_squares(a, b, "cpu", driver=driver)
+    for x, y in zip(got, want, strict=True):
+        torch.testing.assert_close(x.cpu(), y, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("driver", ["gelsy", "gelsd", "gelss"])
+def test_lstsq_without_full_rank(driver: str) -> None:
+    """The solution of least norm; no residuals when one matrix of the stack lacks rank."""
+    torch.manual_seed(10)
+    a, b = torch.randn(2, 5, 3, dtype=torch.complex128), torch.randn(2, 5, 2, dtype=torch.complex128)
+    a[1, :, 2] = a[1, :, 0]
+    got, want = least_squares(a, b, "tpu", driver=driver), least_squares(a, b, "cpu", driver=driver)
+    assert got[2].tolist() == [3, 2]
+    for x, y in zip(got, want, strict=True):
+        torch.testing.assert_close(x.cpu(), y, rtol=1e-9, atol=1e-9)
+
+
+def test_lstsq_cuts_off_at_rcond() -> None:
+    a, b = torch.diag(torch.tensor([4.0, 2.0, 1.0])), torch.ones(3, 1)
+    got = least_squares(a, b, "tpu", rcond=0.3, driver="gelsd")
+    torch.testing.assert_close(got[0].cpu(), torch.tensor([[0.25], [0.5], [0.0]]))
+    assert got[2].item() == 2
+
+
+@pytest.mark.parametrize("driver", ["gels", "gelsd"])
+@pytest.mark.parametrize("shapes", [((0, 3), (0, 2)), ((3, 0), (3, 2)), ((0, 3, 2), (0, 3, 2)), ((2, 0, 3), (2, 0, 2))])
+def test_lstsq_of_nothing(driver: str, shapes: tuple) -> None:
+    a, b = (torch.randn(shape) for shape in shapes)
+    got, want = least_squares(a, b, "tpu", driver=driver), least_squares(a, b, "cpu", driver=driver)
+    assert [(x.shape, x.dtype) for x in got] == [(x.shape, x.dtype) for x in want]
+    assert not got[0].any()
+    if got[1].numel() > 0:
+        torch.testing.assert_close(got[1].cpu(), (b**2).sum(-2))
+
+
+@pytest.mark.parametrize(
+    ("a_shape", "b_shape", "driver"),
+    [
+        ((3,), (3,), None),
+        ((5, 3), (4, 2), None),
+        ((5, 3), (4,), None),
+        ((5, 3), (4, 5, 2), None),
+        ((5, 3), (5, 2), "x"),
+    ],
+)
+def test_lstsq_that_cannot_be(a_shape: tuple[int, ...], b_shape: tuple[int, ...], driver: str | None) -> None:
+    a, b = torch.randn(a_shape), torch.randn(b_shape)
+    for device in ("cpu", "tpu"):
+        with pytest.raises(RuntimeError, match="lstsq: (input|parameter)"):
+            least_squares(a, b, device, driver=driver)
+
+
+# ---- torch.cholesky ----
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.cholesky is deprecated")
+@pytest.mark.parametrize("upper", [False, True])
+def test_deprecated_cholesky(upper: bool) -> None:
+    torch.manual_seed(11)
+    a = torch.randn(2, 4, 4, dtype=torch.complex128)
+    a = a @ a.mH + torch.eye(4)
+    got, want = torch.cholesky(a.to("tpu"), upper), torch.cholesky(a, upper)
+    assert_like_cpu(got, want)
+    torch.testing.assert_close(got.cpu(), want)
+    out = torch.empty(0, dtype=a.dtype, device="tpu")
+    assert torch.cholesky(a.to("tpu"), upper, out=out) is out
+    torch.testing.assert_close(out.cpu(), want)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.cholesky is deprecated")
+def test_deprecated_cholesky_fails() -> None:
+    for device in ("cpu", "tpu"):
+        a = torch.stack([torch.eye(3), torch.diag(torch.tensor([1.0, -1, 1]))]).to(device)
+        with pytest.raises(torch.linalg.LinAlgError, match=r"cholesky: \(Batch element 1\).*minor of order 2"):
+            torch.cholesky(a)
+        with pytest.raises(RuntimeError, match="can't be cast|safely castable"):
+            torch.cholesky(a[0], out=torch.empty(3, 3, dtype=torch.int32, device=device))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("upper", [False, True])
+def test_cholesky_ex_names_the_minor(dtype: torch.dtype, upper: bool) -> None:
+    torch.manual_seed(12)
+    a = torch.randn(1, 6, 6, dtype=dtype)
+    a = (a @ a.mH + torch.eye(6, dtype=dtype)).repeat(8, 1, 1)
+    for i in range(6):
+        a[i, i, i] -= 100
+    a[6, 2, 2] = torch.nan
+    got, want = (torch.linalg.cholesky_ex(x, upper=upper) for x in (a.to("tpu"), a))
+    assert got.info.tolist() == want.info.tolist() == [1, 2, 3, 4, 5, 6, 3, 0]
+    assert_near(got.L[7], want.L[7], epsilon(dtype))
