@@ -1,7 +1,7 @@
 """When a result of the device agrees with the CPU's, and how an argument gets a twin on the device."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -79,6 +79,21 @@ def twins(tree: Any) -> Any:
     return pytree.tree_map(one, tree)
 
 
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def channels_last(t: torch.Tensor) -> torch.Tensor:
+    """Images and volumes in channels_last; others as they are."""
+    moved = t.detach().contiguous(memory_format=CHANNELS_LAST.get(t.dim(), torch.preserve_format))
+    return moved.requires_grad_(t.requires_grad)
+
+
+def random_like(given: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The same numbers on each device."""
+    generator = torch.Generator().manual_seed(4)
+    return [torch.randn(t.shape, generator=generator, dtype=t.dtype).to(t.device) for t in given]
+
+
 def significant_strides(t: torch.Tensor) -> list[int]:
     """The strides that lead anywhere."""
     return [stride for size, stride in zip(t.size(), t.stride(), strict=True) if size > 1] if t.numel() else []
@@ -120,6 +135,20 @@ def agree_tensor(a: torch.Tensor, b: Any, tolerance: dict[torch.dtype, float], v
         torch.testing.assert_close(b.detach().cpu(), a.detach(), rtol=bound, atol=bound, equal_nan=True)
     except AssertionError as e:
         raise Mismatch("VALUE", one_line(e)[:160]) from None
+
+
+def agree_gradients(
+    want: Sequence[torch.Tensor | None], got: Sequence[torch.Tensor | None], tolerance: dict[torch.dtype, float]
+) -> None:
+    """Gradients of the same inputs. Raises Mismatch with a state that starts with GRAD_."""
+    for a, b in zip(want, got, strict=True):
+        if (a is None) != (b is None):
+            raise Mismatch("GRAD_MISSING", "gradient is None on one side")
+        try:
+            if a is not None:
+                agree(a, b, tolerance)
+        except Mismatch as e:
+            raise Mismatch("GRAD_" + e.state, e.detail) from None
 
 
 class Attempt:

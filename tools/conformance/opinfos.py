@@ -43,6 +43,7 @@ RANDOM = {
     "nn.functional.dropout2d",
     "nn.functional.dropout3d",
     "nn.functional.feature_alpha_dropout.with_train",
+    "nn.functional.multi_head_attention_forward",  # with dropout
     "nn.functional.rrelu",
     "nn.functional.scaled_dot_product_attention",  # with dropout
     "normal",
@@ -70,6 +71,11 @@ def name_of(op: Any) -> str:
 
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def is_determined(op: Any) -> bool:
+    """Whether the arguments alone say what the values are."""
+    return name_of(op) not in RANDOM
 
 
 def cases_of(
@@ -115,6 +121,13 @@ def all_samples(op: Any, dtype: torch.dtype, requires_grad: bool = False) -> lis
     return [Call(sample.input, sample.args, sample.kwargs) for sample in found]
 
 
+def spread(made: list[Any], at_most: int) -> list[Any]:
+    """So many of them, evenly over the list, the first and the last among them."""
+    if len(made) <= at_most:
+        return made
+    return [made[i * (len(made) - 1) // (at_most - 1)] for i in range(at_most)]
+
+
 def samples(op: Any, dtype: torch.dtype, requires_grad: bool = False, at_most: int = 3) -> list[Call]:
     """At most so many of the operator's samples, spread over all of them."""
     made = all_samples(op, dtype, requires_grad)
@@ -152,3 +165,17 @@ def check_call(op: Any, call: Call, strides: bool = False) -> None:
     got = Attempt(lambda: device_call(op.op))
     if not same_exception(want, got):
         agree_results(op, call, want.result, got.result, strides)
+
+
+def agree_derivatives(op: Any, want: Any, got: Any, tolerance: dict[torch.dtype, float]) -> None:
+    """As agree_results, where the results are not the operator's own but made of them, by a transform."""
+    name = name_of(op)
+    if name in UP_TO_SIGN:
+        want, got = map_tensors(torch.abs, (want, got))
+    if name in TIES:
+        want, got = ([t for t in tensors(result) if t.is_floating_point()] for result in (want, got))
+    agree(want, got, tolerance)
+
+
+def detached(result: Any) -> Any:
+    return map_tensors(torch.Tensor.detach, result)

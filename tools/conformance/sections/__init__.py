@@ -1,3 +1,18 @@
 """The sections, in the order in which they run."""
 
-SECTIONS = ("ops", "errors", "out", "inplace", "noncontiguous", "views", "empty", "strides")
+SECTIONS = (
+    "ops",
+    "errors",
+    "out",
+    "inplace",
+    "noncontiguous",
+    "views",
+    "empty",
+    "strides",
+    "modules",
+    "optimizers",
+    "refs",
+    "forward_ad",
+    "func",
+    "fake",
+)

@@ -7,14 +7,8 @@ from typing import Any
 import torch
 
 from conformance import opinfos
-from conformance.compare import all_of
+from conformance.compare import CHANNELS_LAST, all_of, channels_last
 from conformance.harness import Case, NoSample
-
-CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-
-
-def channels_last(t: torch.Tensor) -> torch.Tensor:
-    return t.detach().contiguous(memory_format=CHANNELS_LAST.get(t.dim(), torch.preserve_format))
 
 
 def run(op: Any, dtype: torch.dtype) -> str:
