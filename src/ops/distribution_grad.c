@@ -1,6 +1,7 @@
 /* Derivatives of gamma and Dirichlet samples by their parameters, as PyTorch's CPU kernels approximate them: Jankowiak and
  * Obermeyer, Pathwise Derivatives Beyond the Reparameterization Trick, 2018 (Taylor series near the ends, Rice's saddle
- * point for large parameters, rational functions fitted to the rest). Everything is computed in F64, as there. */
+ * point for large parameters, rational functions fitted to the rest). Everything is computed in the dtype of
+ * the result, but for what cancels, which the CPU has in F64 too. */
 #include "ops/series.h"
 
 static tpj_value *digamma(tpj_hlo *h, tpj_value *x) { return hlo_unary(h, "chlo.digamma", x); }
@@ -76,7 +77,7 @@ static tpj_value *gamma_fit(tpj_hlo *h, tpj_value *a, tpj_value *x) {
 static void emit_standard_gamma_grad(tpj_emit *e) {
     tpj_dtype dtype = tpj_promote(e, "self", "output", NULL);
     if (!is_full(e, dtype)) return;
-    tpj_pair pair = tpj_pair_read(e, "self", "output", TPJ_F64);
+    tpj_pair pair = tpj_pair_read(e, "self", "output", dtype);
     tpj_hlo *h = pair.h;
     tpj_value *a = pair.x, *x = pair.y, *y = gamma_fit(h, a, x);
     tpj_value *at_mean =
@@ -170,14 +171,20 @@ static tpj_value *dirichlet_saddle(const part *s, tpj_value *mean) {
     return hlo_mul(h, hlo_mul(h, stirling, factor), sum);
 }
 
-static tpj_value *dirichlet_large(const part *s) {
-    tpj_hlo *h = s->h;
+/* Large parameters. F64: near the mean, terms of opposite sign grow without bound. */
+static tpj_value *dirichlet_large(const part *narrow) {
+    tpj_hlo *h = narrow->h;
+    tpj_dtype dtype = narrow->x->type.dtype;
+    part wide = {h, hlo_convert(h, narrow->x, TPJ_F64), hlo_convert(h, narrow->alpha, TPJ_F64), NULL,
+                 hlo_convert(h, narrow->total, TPJ_F64)},
+         *s = &wide;
+    wide.beta = hlo_sub(h, wide.total, wide.alpha);
     tpj_value *mean = hlo_div(h, s->alpha, s->total), *variance = hlo_mul(h, s->alpha, s->beta);
     variance = hlo_div(h, variance, plus(h, s->total, 1));
     tpj_value *width = times(h, hlo_div(h, hlo_sqrt(h, variance), s->total), 0.1);
     tpj_value *at_mean = hlo_and(h, hlo_compare(h, "LE", hlo_sub(h, mean, width), s->x),
                                  hlo_compare(h, "LE", s->x, hlo_add(h, mean, width)));
-    return hlo_select(h, at_mean, dirichlet_at_mean(s), dirichlet_saddle(s, mean));
+    return hlo_convert(h, hlo_select(h, at_mean, dirichlet_at_mean(s), dirichlet_saddle(s, mean)), dtype);
 }
 
 /* [numerator, denominator][power of u][power of a][power of b] of dirichlet_fit */
@@ -225,8 +232,8 @@ static void emit_dirichlet_grad(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_dtype dtype = tpj_promote(e, "x", "alpha", "total", NULL);
     if (!is_full(e, dtype)) return;
-    part s = {.h = h, .x = tpj_in_as(e, "x", TPJ_F64), .alpha = tpj_in_as(e, "alpha", TPJ_F64)};
-    s.total = tpj_in_as(e, "total", TPJ_F64);
+    part s = {.h = h, .x = tpj_in_as(e, "x", dtype), .alpha = tpj_in_as(e, "alpha", dtype)};
+    s.total = tpj_in_as(e, "total", dtype);
     hlo_expand_together3(h, &s.x, &s.alpha, &s.total);
     s.beta = hlo_sub(h, s.total, s.alpha);
     tpj_value *edge = hlo_mul(h, hlo_mul(h, s.total, s.x), from(h, 1, s.x)), *y = dirichlet_fit(&s);
