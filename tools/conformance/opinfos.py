@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-from conformance.compare import DEVICE, Attempt, agree, map_tensors, same_exception, tensors, twins
+from conformance.compare import DEVICE, TOLERANCE, Attempt, agree, map_tensors, same_exception, tensors, twins
 from conformance.harness import Case
 
 ALL_DTYPES = (
@@ -142,7 +142,19 @@ def on_device(op: Any, call: Call, move: Callable[[Any], Any] = twins) -> Call:
     return call.map(move)
 
 
-def agree_results(op: Any, call: Call, want: Any, got: Any, strides: bool = False) -> None:
+def is_determined(op: Any) -> bool:
+    """All of the values are."""
+    return name_of(op) not in RANDOM | UP_TO_SIGN | TIES
+
+
+def agree_results(
+    op: Any,
+    call: Call,
+    want: Any,
+    got: Any,
+    strides: bool = False,
+    tolerance: dict[torch.dtype, float] = TOLERANCE,
+) -> None:
     """Raises Mismatch where the results of a call differ in what the operator determines."""
     name = name_of(op)
     if name in UP_TO_SIGN:
@@ -155,7 +167,7 @@ def agree_results(op: Any, call: Call, want: Any, got: Any, strides: bool = Fals
             return source.gather(dim, indices) if source.dim() else indices
 
         want, got = (want[0], named(want[1])), (got[0], named(got[1].cpu()).to(DEVICE))
-    agree(want, got, values=name not in RANDOM, strides=strides)
+    agree(want, got, tolerance, values=name not in RANDOM, strides=strides)
 
 
 def check_call(op: Any, call: Call, strides: bool = False) -> None:

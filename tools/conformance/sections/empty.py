@@ -39,16 +39,13 @@ def emptied(call: Call, size: int) -> Call:
     return call.map_tensors(one)
 
 
-def first_operand(call: Call) -> torch.Tensor | None:
-    return call.tensors[0] if call.tensors else None
-
-
 def derived(op: Any, dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
     for call in opinfos.samples(op, dtype, at_most=2)[-1:]:
-        first = first_operand(call)
-        for size in sorted(set(first.shape)) if first is not None and all(map(is_strided, call.tensors)) else []:
-            if size > 0:
-                yield f"{tuple(first.shape)} without {size}", emptied(call, size)
+        if not call.tensors or not all(map(is_strided, call.tensors)):
+            continue
+        shape = call.tensors[0].shape
+        for size in sorted(set(shape) - {0}):
+            yield f"{tuple(shape)} without {size}", emptied(call, size)
 
 
 def ufuncs(op: Any, dtype: torch.dtype) -> Iterator[tuple[str, Call]]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from conformance import opinfos
-from conformance.compare import Attempt, agree, all_of, map_tensors, same_exception, tensors, twins
+from conformance.compare import TOLERANCE, Attempt, agree, all_of, map_tensors, same_exception, tensors, twins
 from conformance.harness import Case, Mismatch, NoSample
 from conformance.opinfos import Call
 
@@ -58,8 +58,8 @@ def whole(t: torch.Tensor) -> torch.Tensor:
     return t.detach().as_strided((n,), (1,), 0)
 
 
-def is_in_place(out: list[torch.Tensor], before: list[int]) -> list[bool]:
-    return [t.data_ptr() == pointer for t, pointer in zip(out, before, strict=True)]
+def is_same(returned: list[torch.Tensor], given: list[torch.Tensor]) -> list[bool]:
+    return [a is b for a, b in zip(returned, given, strict=False)]
 
 
 def check(op: Any, call: Call, result: Any, form: Form) -> None:
@@ -75,21 +75,18 @@ def check(op: Any, call: Call, result: Any, form: Form) -> None:
     resized = [sum("was resized" in text for text in attempt.warnings) for attempt in (want, got)]
     if resized[0] != resized[1]:
         raise Mismatch("WARNING", f"{resized[0]} warnings of a resize vs {resized[1]}")
-    same = [
-        [a is b for a, b in zip(tensors(attempt.result), given, strict=False)]
-        for attempt, given in ((want, ours), (got, theirs))
-    ]
-    if same[0] != same[1]:
-        raise Mismatch("RETURN", f"the tensor given is returned: {same[0]} vs {same[1]}")
-    opinfos.agree_results(op, call, out, device_out, strides=True)
-    kept = [
-        [t.data_ptr() == pointer for t, pointer in zip(*pair, strict=True)]
-        for pair in ((ours, had), (theirs, device_had))
-    ]
-    if any(a and not b for a, b in zip(*kept, strict=True)):
-        raise Mismatch("MOVED", f"written in its memory: {kept[0]} vs {kept[1]}")
-    if op.name not in opinfos.UP_TO_SIGN | opinfos.TIES | opinfos.RANDOM and all(kept[0]):
-        agree([whole(t) for t in ours], [whole(t) for t in theirs])
+    returned = [is_same(tensors(want.result), ours), is_same(tensors(got.result), theirs)]
+    if returned[0] != returned[1]:
+        raise Mismatch("RETURN", f"the tensor given is returned: {returned[0]} vs {returned[1]}")
+    # The precision is that of the operands.
+    tolerance = dict.fromkeys(TOLERANCE, max(TOLERANCE.get(t.dtype, 0.0) for t in [*tensors(result), *call.tensors]))
+    opinfos.agree_results(op, call, out, device_out, strides=True, tolerance=tolerance)
+    kept = [t.data_ptr() == pointer for t, pointer in zip(ours, had, strict=True)]
+    device_kept = [t.data_ptr() == pointer for t, pointer in zip(theirs, device_had, strict=True)]
+    if any(a and not b for a, b in zip(kept, device_kept, strict=True)):
+        raise Mismatch("MOVED", f"written in the memory given: {kept} vs {device_kept}")
+    if all(kept) and opinfos.is_determined(op):
+        agree([whole(t) for t in ours], [whole(t) for t in theirs], tolerance)
 
 
 def check_differentiable(op: Any, call: Call, result: Any) -> None:
@@ -99,17 +96,16 @@ def check_differentiable(op: Any, call: Call, result: Any) -> None:
 
 
 def check_other_device(op: Any, call: Call, result: Any) -> None:
-    """Results on the CPU of operands on the device; on the CPU, such operands mix with results on "meta"."""
-    got = Attempt(lambda: opinfos.on_device(op, call)(op.op, out=map_tensors(plain, result)))
-    if not any(t.device.type != "cpu" for t in opinfos.on_device(op, call).tensors):
-        return
-    if not isinstance(got.exception, RuntimeError):
+    """Operands on the device, results on the CPU."""
+    device_call = opinfos.on_device(op, call)
+    got = Attempt(lambda: device_call(op.op, out=map_tensors(plain, result)))
+    if device_call.tensors and not isinstance(got.exception, RuntimeError):
         raise Mismatch("NO_ERROR", f"out= on the CPU: {got.exception!r}")
 
 
 def run(op: Any, dtype: torch.dtype) -> str:
     for call in opinfos.samples(op, dtype, at_most=3):
-        attempt = Attempt(lambda call=call: call(op.op))
+        attempt = Attempt(partial(call, op.op))
         result = attempt.result
         if attempt.exception is None and tensors(result):
             break
