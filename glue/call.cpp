@@ -196,7 +196,16 @@ static bool floats(const tpj_param &param, const c10::IValue &value) {
     return !(std::abs(number) <= 8 && std::trunc(2 * number) == 2 * number);
 }
 
+c10::IValue tpj_glue_call::dtype_or_that_of_out(const tpj_glue_parameter &parameter) const {
+    if (parameter.index >= 0 && !argument(parameter.index).isNone()) return argument(parameter.index);
+    return argument(op_.written[0]).toTensor().scalar_type();
+}
+
 void tpj_glue_call::read_parameter(const tpj_glue_parameter &parameter) {
+    if (C10_UNLIKELY(parameter.from_out)) {
+        read_baked(dtype_or_that_of_out(parameter));
+        return;
+    }
     if (parameter.index < 0) return;
     const c10::IValue &value = argument(parameter.index);
     if (value.isNone()) {
@@ -472,7 +481,11 @@ tpj_graph *tpj_glue_call::make_graph(const char *file, int line) const {
                                            {0, 0}); /* operands of each schema argument */
     for (const tpj_glue_parameter &parameter : op_.parameters) {
         const int first = writer.next;
-        args.push_back(parameter.index < 0 ? tpj_arg{} : writer.argument(argument(parameter.index), parameter.param));
+        if (parameter.from_out)
+            args.push_back(writer.argument(dtype_or_that_of_out(parameter), parameter.param));
+        else
+            args.push_back(parameter.index < 0 ? tpj_arg{}
+                                               : writer.argument(argument(parameter.index), parameter.param));
         if (parameter.index >= 0) spans[static_cast<size_t>(parameter.index)] = {first, writer.next};
     }
     TORCH_INTERNAL_ASSERT(writer.next == n_own, op_.name, " gave ", n_own, " operands and wrote ", writer.next);

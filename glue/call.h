@@ -53,6 +53,7 @@ private:
     void read_number(const c10::IValue &value);
     void read_baked(const c10::IValue &value);
     void read_parameter(const tpj_glue_parameter &parameter);
+    c10::IValue dtype_or_that_of_out(const tpj_glue_parameter &parameter) const;
     void use_device(c10::DeviceIndex index);
     void decide_device();
     void read_aliases();

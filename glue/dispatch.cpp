@@ -3,11 +3,14 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/nonzero.h>
+
+#include <string_view>
+#include <unordered_set>
 
 #include "base/config.h"
 #include "indexing.h"
+#include "out.h"
 
 namespace {
 
@@ -187,12 +190,22 @@ template <typename Visit> void for_each_tensor(const c10::IValue &value, const V
     }
 }
 
-/* Overlapping writes raise as on the CPU: within the written tensor, and partly with an operand. Of lists, the elements at
+/* Overlapping writes raise as on the CPU, where some ops do not read what they write: within the written tensor, and partly with an operand. Of lists, the elements at
  * one position meet each other. */
 void check_overlap(const tpj_glue_call &call) {
-    const auto check_operand = [](const at::Tensor &target, const at::Tensor &operand) {
-        if (operand.defined() && operand.is_privateuseone() &&
-            target.storage().unsafeGetStorageImpl() == operand.storage().unsafeGetStorageImpl())
+    static const std::unordered_set<std::string_view> apart = {
+        "aten::cat",         "aten::cross",          "aten::gather",       "aten::index_select",
+        "aten::kthvalue",    "aten::linalg_cross",   "aten::take",         "aten::scatter",
+        "aten::scatter_add", "aten::scatter_reduce", "aten::masked_select"};
+    const bool is_apart =
+        call.op().form == tpj_glue_form::out && apart.count(call.op().handle.operator_name().name) != 0;
+    const auto check_operand = [is_apart](const at::Tensor &target, const at::Tensor &operand) {
+        if (!operand.defined() || !operand.is_privateuseone() ||
+            target.storage().unsafeGetStorageImpl() != operand.storage().unsafeGetStorageImpl())
+            return;
+        if (is_apart)
+            at::assert_no_overlap(target, operand);
+        else
             at::assert_no_partial_overlap(target, operand);
     };
     for (const int written : call.op().written) {
@@ -212,48 +225,6 @@ void check_overlap(const tpj_glue_call &call) {
             }
         });
     }
-}
-
-/* An out= tensor takes over a result: by moving the storage's contents where layouts agree, else by a copy. */
-void take_result(const at::Tensor &out, const at::Tensor &value, const tpj_glue_op &op) {
-    if (!value.defined()) return;
-    TORCH_CHECK(c10::canCast(value.scalar_type(), out.scalar_type()), "result type ", value.scalar_type(),
-                " can't be cast to the desired output type ", out.scalar_type(), " (", op.name, ")");
-    at::native::resize_output(out, value.sizes());
-    const bool same = out.is_privateuseone() && out.scalar_type() == value.scalar_type() && out.storage_offset() == 0 &&
-                      out.strides() == value.strides() && out.storage().nbytes() == value.storage().nbytes() &&
-                      !out.is_conj() && !out.is_neg() && out.device() == value.device();
-    if (!same) {
-        out.copy_(value);
-        return;
-    }
-    tpj_storage *storage = storage_of(value);
-    /* the value's own storage object is left empty */
-    value.storage().set_data_ptr(c10::DataPtr(nullptr, out.device())).release_context();
-    tpj_storage_adopt(storage_of(out), storage);
-}
-
-void check_out_devices(const tpj_glue_call &call) {
-    const c10::Device device = tpj_glue_device(call.device());
-    for (const int written : call.op().written)
-        for_each_tensor(call.argument(written), [&](const at::Tensor &out) {
-            TORCH_CHECK(out.device() == device, "Expected all tensors to be on the same device, but ", call.op().name,
-                        " has operands on ", device, " and its out= tensor is on ", out.device());
-        });
-}
-
-void finish_out(tpj_glue_call &call, tpj_program *program, const Storages &storages) {
-    c10::SmallVector<at::Tensor, 4> results; /* own the storages, whatever is raised below */
-    for (size_t i = 0; i < storages.size(); i++)
-        results.push_back(tensor_of(tpj_program_result(program, static_cast<int>(i)), storages[i]));
-    size_t next = 0;
-    for (const int written : call.op().written)
-        for_each_tensor(call.argument(written),
-                        [&](const at::Tensor &out) { take_result(out, results[next++], call.op()); });
-    c10::SmallVector<c10::IValue, 4> values;
-    for (const int alias : call.op().return_alias) values.emplace_back(call.argument(alias));
-    call.stack().resize(call.base());
-    for (c10::IValue &value : values) call.stack().push_back(std::move(value));
 }
 
 /* zeros_like(x, device=...) comes here by x's device and may ask for another one. */
@@ -296,13 +267,19 @@ void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack) {
                                       : c10::IValue();
     tpj_glue_call call(op, stack);
     if (op.form != tpj_glue_form::functional) check_overlap(call);
+    if (C10_UNLIKELY(op.form == tpj_glue_form::inplace && tpj_op_is_random(op.row))) /* rates and bounds make sense */
+        tpj_glue_run_without_memory(op, torch::jit::last(stack, static_cast<size_t>(op.n_arguments)));
     call.read();
-    if (op.form == tpj_glue_form::out) check_out_devices(call);
     const Program program(C10_UNLIKELY(tpj_op_is_sized(op.row)) ? find_sized(call) : find_or_compile(call));
+    if (op.form == tpj_glue_form::out) tpj_glue_check_out(call, program.program);
     const Storages storages = launch(call, program.program);
-    if (op.form == tpj_glue_form::out)
-        finish_out(call, program.program, storages);
-    else
+    if (op.form == tpj_glue_form::out) {
+        c10::SmallVector<at::Tensor, 4> results; /* own the storages, whatever is raised below */
+        for (size_t i = 0; i < storages.size(); i++)
+            results.push_back(tensor_of(tpj_program_result(program.program, static_cast<int>(i)), storages[i]));
+        tpj_glue_take_results(call, results);
+    } else {
         push_returns(call, program.program, storages);
+    }
     if (op.device_argument >= 0) move_returns(op, stack, asked_for);
 }

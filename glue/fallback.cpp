@@ -103,10 +103,12 @@ private:
 
     static void write_back(const at::Tensor &to, const at::Tensor &from) {
         if (!to.defined() || !to.is_privateuseone()) return;
-        if (at::sparse_csr::is_sparse_compressed(to))
+        if (at::sparse_csr::is_sparse_compressed(to)) {
             to.resize_as_sparse_(from);
-        else if (!to.is_sparse() && to.sizes() != from.sizes())
+        } else if (!to.is_sparse() && to.sizes() != from.sizes()) {
             to.resize_(from.sizes());
+            if (to.strides() != from.strides()) to.as_strided_(from.sizes(), from.strides());
+        }
         to.copy_(from);
     }
 
@@ -154,6 +156,17 @@ private:
     c10::DispatchKey kernel_ = c10::DispatchKey::CPU;
 };
 
+/* A result on the CPU of operands here would be written there, and nothing said. */
+void check_out_devices(const tpj_glue_op &op, const torch::jit::Stack &stack) {
+    const auto arguments = torch::jit::last(stack, static_cast<size_t>(op.n_arguments));
+    for (const int written : op.written) {
+        const c10::IValue &value = arguments[static_cast<size_t>(written)];
+        if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().is_privateuseone()) continue;
+        TORCH_CHECK(false, "Expected all tensors to be on the same device, but ", op.name,
+                    " has operands on tpu and its out= tensor is on ", value.toTensor().device());
+    }
+}
+
 } // namespace
 
 void tpj_glue_run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack) {
@@ -171,6 +184,7 @@ void tpj_glue_run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack) {
 }
 
 void tpj_glue_fall_back(const tpj_glue_op &op, torch::jit::Stack &stack) {
+    if (op.form == tpj_glue_form::out) check_out_devices(op, stack);
     if (!tpj_glue_run_traced(op, stack)) tpj_glue_run_on_cpu(op, stack);
 }
 

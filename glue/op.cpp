@@ -112,6 +112,11 @@ std::optional<c10::OperatorHandle> tpj_glue_functional_twin(const c10::OperatorH
 
 namespace {
 
+/* Whether an out= tensor may say the dtype of the result: norms are in the dtype of their operand. */
+bool row_says_dtype(const tpj_op_def &row) {
+    return std::string_view(tpj_op_name(&row)).find("norm") == std::string_view::npos;
+}
+
 /* How an argument of an op without a row is read: tensors as operands, everything else into the key. */
 tpj_param param_of(const c10::Argument &argument) {
     tpj_param param{};
@@ -164,13 +169,16 @@ tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row
     uses_precision = true; /* until it is known what an op without a row is made of */
     prepares_indices = false;
     if (row == nullptr) {
-        for (int i = 0; i < n_arguments; i++) parameters.push_back({param_of(schema.arguments()[i]), i});
+        for (int i = 0; i < n_arguments; i++) parameters.push_back({param_of(schema.arguments()[i]), i, false});
         return;
     }
     const char *cursor = tpj_op_params(row);
     for (tpj_param param; tpj_param_next(&cursor, &param);) {
-        const auto index = schema.argumentIndexWithName(std::string(param.name, param.name_length));
-        parameters.push_back({param, index.value_or(-1)});
+        const std::string name_of_param(param.name, param.name_length);
+        const auto index = schema.argumentIndexWithName(name_of_param);
+        const bool from_out = form == tpj_glue_form::out && param.kind == TPJ_PARAM_DTYPE && name_of_param == "dtype" &&
+                              row_says_dtype(*row);
+        parameters.push_back({param, index.value_or(-1), from_out});
     }
     const std::string_view family = tpj_op_family(row);
     uses_precision =

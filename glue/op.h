@@ -13,7 +13,8 @@
 
 struct tpj_glue_parameter {
     tpj_param param;
-    int index; /* of the schema's argument; -1: this form of the op does not have it */
+    int index;     /* of the schema's argument; -1: this form of the op does not have it */
+    bool from_out; /* a dtype that the out= tensor says where the call does not: factories, sums, products, means */
 };
 
 /* How a form of an op gives back its results. */

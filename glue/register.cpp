@@ -1,7 +1,9 @@
 /* Registration: one boxed kernel an ATen overload, in a loop over what PyTorch's dispatcher knows. */
 #include <torch/library.h>
 
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "dispatch.h"
 
@@ -37,7 +39,17 @@ bool moves_between_devices(const c10::OperatorName &name) {
     return name.name == "aten::_to_copy" || name.name == "aten::copy_" || name.name == "aten::copy";
 }
 
-bool wants_kernel(const c10::OperatorHandle &op, const tpj_op_def *row) {
+/* out= forms that PyTorch makes of the functional form, with rules of their own on dtypes and sizes. A few of those that
+ * are written by hand need kernels which only the CPU has. */
+bool is_composite_out(const c10::OperatorHandle &op, tpj_glue_form form) {
+    static const std::unordered_set<std::string_view> for_the_cpu = {
+        "aten::cummax", "aten::cummin", "aten::logcumsumexp", "aten::mode", "aten::cholesky_solve"};
+    return form == tpj_glue_form::out && op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
+           for_the_cpu.count(op.operator_name().name) == 0;
+}
+
+bool wants_kernel(const c10::OperatorHandle &op, const tpj_op_def *row, tpj_glue_form form) {
+    if (is_composite_out(op, form)) return false;
     if (moves_between_devices(op.operator_name())) return false;
     if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return false; /* written by hand */
     /* what PyTorch composes for autograd too may be replaced only where it has a formula of its own (silu_backward) */
@@ -56,7 +68,7 @@ void register_all(torch::Library &library) {
         if (!op) continue;
         tpj_glue_form form;
         const tpj_op_def *row = tpj_glue_find_row(*op, &form);
-        if (!wants_kernel(*op, row)) continue;
+        if (!wants_kernel(*op, row, form)) continue;
         const auto *facts = new tpj_glue_op(*op, row, form);
         registered_ops().emplace(facts->name, facts);
         library.impl(facts->name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(facts)));

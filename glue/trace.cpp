@@ -8,6 +8,8 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "out.h"
+
 namespace {
 
 /* ---- the request ---- */
@@ -216,9 +218,13 @@ bool run_functional(const tpj_glue_op &op, torch::jit::Stack &stack) {
     return true;
 }
 
-void write_result(const at::Tensor &to, const at::Tensor &from, bool resize) {
-    TORCH_CHECK(c10::canCast(from.scalar_type(), to.scalar_type()), "result type ", from.scalar_type(),
-                " can't be cast to the desired output type ", to.scalar_type());
+void write_result(const tpj_glue_op &op, c10::ArrayRef<c10::IValue> arguments, const at::Tensor &to,
+                  const at::Tensor &from, bool resize) {
+    if (from.scalar_type() != to.scalar_type()) {
+        if (resize) tpj_glue_check_conversion(op, arguments, from.scalar_type(), to.scalar_type());
+        TORCH_CHECK(c10::canCast(from.scalar_type(), to.scalar_type()), "result type ", from.scalar_type(),
+                    " can't be cast to the desired output type ", to.scalar_type());
+    }
     if (resize) at::native::resize_output(to, from.sizes());
     to.copy_(from);
 }
@@ -245,7 +251,8 @@ bool tpj_glue_run_traced(const tpj_glue_op &op, torch::jit::Stack &stack) {
     }
     const bool out = op.handle.schema().arguments()[static_cast<size_t>(op.written[0])].is_out();
     for (size_t i = 0; i < op.written.size() && i < arguments.size(); i++)
-        write_result(stack[base + static_cast<size_t>(op.written[i])].toTensor(), arguments[i].toTensor(), out);
+        write_result(op, torch::jit::last(stack, static_cast<size_t>(op.n_arguments)),
+                     stack[base + static_cast<size_t>(op.written[i])].toTensor(), arguments[i].toTensor(), out);
     std::vector<c10::IValue> returns;
     for (const int alias : op.return_alias) returns.push_back(stack[base + static_cast<size_t>(alias)]);
     stack.resize(base);

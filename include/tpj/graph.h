@@ -152,8 +152,9 @@ TPJ_API const char *tpj_op_writes(const tpj_op_def *op);
 TPJ_API const char *tpj_op_family(const tpj_op_def *op);
 /* How the results' strides follow from the operands': "contiguous" "pointwise" "self" "channels_last" "memory_format". */
 TPJ_API const char *tpj_op_layout(const tpj_op_def *op);
-TPJ_API bool tpj_op_is_random(const tpj_op_def *op); /* draws from the generator: its graph needs a RANDOM input */
-TPJ_API bool tpj_op_is_sized(const tpj_op_def *op);  /* its results' sizes depend on data: its count runs first */
+TPJ_API bool tpj_op_is_random(const tpj_op_def *op);  /* draws from the generator: its graph needs a RANDOM input */
+TPJ_API bool tpj_op_is_sized(const tpj_op_def *op);   /* its results' sizes depend on data: its count runs first */
+TPJ_API bool tpj_op_is_factory(const tpj_op_def *op); /* makes tensors from no tensor */
 
 /* The textual form, documented in docs/graph_text.md. parse: errors name the line and column. print: malloc'ed, the
  * caller frees it. parse(print(g)) equals g. */

@@ -221,14 +221,18 @@ static tpj_value *flat_input(tpj_emit *e, const sampler *s) {
 void tpj_emit_grid_sampler(tpj_emit *e) {
     sampler s;
     if (!begin(e, &s)) return;
+    int64_t dims[2 + MAX_SPATIAL] = {s.batch, s.channels};
+    for (int i = 0; i < s.n; i++) dims[2 + i] = s.grid.dims[1 + i];
+    if (tpj_type_elements(&(tpj_type){s.dtype, s.n + 2, dims}) == 0) {
+        tpj_out(e, hlo_zeros(s.h, s.dtype, s.n + 2, dims));
+        return;
+    }
     tpj_value *x = flat_input(e, &s), *sum = NULL;
     for (int c = 0; c < n_combinations(&s); c++) {
         tpj_value *index, *weight = combine(&s, c, -1, &index);
         tpj_value *part = hlo_mul(s.h, elements_at(&s, x, index), over_channels(&s, weight));
         sum = sum == NULL ? part : hlo_add(s.h, sum, part);
     }
-    int64_t dims[2 + MAX_SPATIAL] = {s.batch, s.channels};
-    for (int i = 0; i < s.n; i++) dims[2 + i] = s.grid.dims[1 + i];
     tpj_out_as(e, hlo_reshape(s.h, sum, s.n + 2, dims), s.dtype);
 }
 

@@ -260,6 +260,13 @@ typedef struct margins {
     int64_t n, c;
 } margins;
 
+/* Rows of classes: there may be no rows, but there are classes. */
+static bool check_classes(tpj_emit *e, const tpj_type *type) {
+    if (type->rank <= 2 && (type->rank == 0 || type->dims[type->rank - 1] > 0)) return true;
+    tpj_fail(e, TPJ_RUNTIME, "Expected non-empty vector or matrix with optional 0-dim batch size");
+    return false;
+}
+
 static bool begin_multi_margin(tpj_emit *e, margins *m) {
     tpj_hlo *h = tpj_builder(e);
     tpj_type type = tpj_in_type(e, "self"), target = tpj_in_type(e, "target");
@@ -269,9 +276,10 @@ static bool begin_multi_margin(tpj_emit *e, margins *m) {
         tpj_fail(e, TPJ_RUNTIME, "only p == 1 and p == 2 supported");
         return false;
     }
+    if (!check_classes(e, &type)) return false;
     m->n = type.rank == 2 ? type.dims[0] : 1;
     m->c = type.rank == 0 ? 1 : type.dims[type.rank - 1];
-    if (type.rank > 2 || target.rank > 1 || tpj_type_elements(&target) != m->n) {
+    if (target.rank > 1 || tpj_type_elements(&target) != m->n) {
         tpj_fail(e, TPJ_RUNTIME, "inconsistent target size, expected %lld", (long long)m->n);
         return false;
     }
@@ -347,9 +355,10 @@ static bool begin_multilabel(tpj_emit *e, multilabel *m) {
     tpj_type type = tpj_in_type(e, "self"), target = tpj_in_type(e, "target");
     *m = (multilabel){.h = h, .type = type, .compute = tpj_compute_dtype(type.dtype)};
     if (!tpj_nn_require_float(e, "self")) return false;
+    if (!check_classes(e, &type)) return false;
     m->n = type.rank == 2 ? type.dims[0] : 1;
     m->c = type.rank == 0 ? 1 : type.dims[type.rank - 1];
-    if (type.rank > 2 || target.rank > 2 || tpj_type_elements(&target) != m->n * m->c) {
+    if (target.rank > 2 || tpj_type_elements(&target) != m->n * m->c) {
         tpj_fail(e, TPJ_RUNTIME, "inconsistent target size: it must be the input's");
         return false;
     }

@@ -387,6 +387,10 @@ static void emit_multinomial(tpj_emit *e) {
                         : "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
         return;
     }
+    if (type.dims[type.rank - 1] > 1 << 24) { /* PyTorch's bound, so that a float can name each */
+        tpj_fail(e, TPJ_RUNTIME, "number of categories cannot exceed 2^24");
+        return;
+    }
     tpj_value *weights = tpj_in_as(e, "self", draw_dtype(type.dtype));
     tpj_out_as(e, replacement && n > 1 ? sample_independent(e, weights, n) : sample_distinct(e, weights, n), TPJ_I64);
 }

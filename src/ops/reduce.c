@@ -82,12 +82,21 @@ static const char *base_name(tpj_emit *e) {
     return dot == NULL ? name : tpj_arena_string_n(hlo_arena(tpj_builder(e)), name, (size_t)(dot - name));
 }
 
-/* Extremes of nothing: the dimensions that are reduced must not be empty unless the result is. */
+static bool is_dim_given(tpj_emit *e) {
+    int n = 0;
+    if (tpj_row(e)->variant == OVER_ALL) return false;
+    if (tpj_row(e)->variant == OVER_LIST) tpj_ints(e, "dim", &n);
+    return tpj_row(e)->variant == OVER_LIST ? n > 0 : tpj_has(e, "dim");
+}
+
+/* Extremes of nothing: the dimensions that are reduced must not be empty unless the result is. PyTorch's argmax and argmin
+ * raise IndexError for all of nothing, the others RuntimeError. */
 static bool check_not_empty(tpj_emit *e, const reduction *r) {
     if (hlo_failed(r->h) || hlo_elements(r->x) > 0) return !hlo_failed(r->h);
-    if (r->n_dims == r->x->type.rank && (tpj_row(e)->variant == OVER_ALL || r->n_dims != 1)) {
+    if (!is_dim_given(e)) {
+        bool index = tpj_row(e)->variant != OVER_ALL && strncmp(tpj_row(e)->name, "arg", 3) == 0;
         tpj_fail(
-            e, tpj_row(e)->variant == OVER_ALL ? TPJ_RUNTIME : TPJ_INDEX,
+            e, index ? TPJ_INDEX : TPJ_RUNTIME,
             "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
             "'dim' argument.",
             base_name(e));
@@ -244,7 +253,7 @@ static void emit_norm_of(tpj_emit *e, double p, tpj_dtype dtype) {
         return;
     }
     reduction r = reduction_in(e, dtype);
-    if (n_reduced(&r) == 0 && (p < 0 || p == HUGE_VAL) && check_not_empty(e, &r) && !hlo_failed(r.h))
+    if (n_reduced(&r) == 0 && (p < 0 || p == HUGE_VAL) && !hlo_failed(r.h))
         tpj_fail(
             e, TPJ_RUNTIME,
             "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not have an "

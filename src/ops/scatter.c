@@ -351,7 +351,8 @@ static void emit_masked_fill(tpj_emit *e) {
     if (!read_mask(e, &mask)) return;
     tpj_dtype dtype = x->type.dtype;
     bool number = tpj_row(e)->variant == 0;
-    if (number && !tpj_dtype_is_complex(dtype) && tpj_dtype_is_complex(tpj_scalar_dtype(e, "value"))) {
+    tpj_dtype given = number ? tpj_scalar_dtype(e, "value") : tpj_in_type(e, "value").dtype;
+    if (!tpj_dtype_is_complex(dtype) && tpj_dtype_is_complex(given)) {
         tpj_fail(e, TPJ_RUNTIME, "value cannot be converted to type %s without overflow", tpj_dtype_name(dtype));
         return;
     }

@@ -247,6 +247,12 @@ static bool find_runs(tpj_emit *e, runs *out_runs, int *out_dim) {
     bool consecutive = variant == UNIQUE_CONSECUTIVE;
     bool by_dim = (consecutive || variant == UNIQUE_DIM) && tpj_has(e, "dim");
     *out_dim = by_dim ? tpj_dim(e, "dim", x->type.rank) : -1;
+    int n_empty = 0;
+    for (int d = 0; d < x->type.rank; d++) n_empty += hlo_dim(x, d) == 0;
+    if (by_dim && n_empty > 1 && hlo_dim(x, *out_dim) == 0) {
+        tpj_fail(e, TPJ_RUNTIME, "Number of zero sized dimensions is more than one, so unique cannot be applied");
+        return false;
+    }
     if (by_dim && hlo_elements(x) == 0 && (x->type.rank == 0 || hlo_dim(x, *out_dim) != 0)) {
         tpj_fail(e, TPJ_RUNTIME, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
         return false;

@@ -87,3 +87,4 @@ const char *tpj_op_layout(const tpj_op_def *op) {
 }
 bool tpj_op_is_random(const tpj_op_def *op) { return (op->flags & TPJ_OP_RANDOM) != 0; }
 bool tpj_op_is_sized(const tpj_op_def *op) { return (op->flags & TPJ_OP_SIZED) != 0; }
+bool tpj_op_is_factory(const tpj_op_def *op) { return (op->flags & TPJ_OP_FACTORY) != 0; }

@@ -237,6 +237,11 @@ static void emit_narrow_copy(tpj_emit *e) {
     }
     int dim = tpj_dim(e, "dim", x->type.rank);
     int64_t size = hlo_dim(x, dim), start = tpj_int(e, "start", 0), length = tpj_int(e, "length", 0);
+    if (start < -size || start > size) {
+        tpj_fail(e, TPJ_INDEX, "start out of range (expected to be in range of [%lld, %lld], but got %lld)",
+                 (long long)-size, (long long)size, (long long)start);
+        return;
+    }
     if (start < 0) start += size;
     if (length < 0 || start < 0 || start + length > size) {
         tpj_fail(e, TPJ_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start,
