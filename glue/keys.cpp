@@ -23,18 +23,13 @@ TORCH_LIBRARY_IMPL(aten, Negative, library) { pass_copies_through(library); }
 TORCH_LIBRARY_IMPL(aten, ZeroTensor, library) { pass_copies_through(library); }
 
 /* ---- kinds of tensors that the device does not have ---- */
-enum class Kind { sparse_compressed, quantized, nested };
+enum class Kind { quantized, nested };
 
 template <Kind kind> void refuse(const c10::OperatorHandle &op, torch::jit::Stack *) {
-    constexpr const char *what =
-        kind == Kind::sparse_compressed ? "compressed sparse tensors. Use to_dense(), or keep this "
-                                          "one on the CPU"
-        : kind == Kind::quantized       ? "quantized tensors. Use dequantize(), or keep this one on the CPU"
-                                        : "nested tensors of strided layout. Use layout=torch.jagged";
+    constexpr const char *what = kind == Kind::quantized
+                                     ? "quantized tensors. Use dequantize(), or keep this one on the CPU"
+                                     : "nested tensors of strided layout. Use layout=torch.jagged";
     TORCH_CHECK_NOT_IMPLEMENTED(false, op.operator_name(), ": the tpu device has no ", what);
-}
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, library) {
-    library.fallback(CppFunction::makeFromBoxedFunction<&refuse<Kind::sparse_compressed>>());
 }
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, library) {
     library.fallback(CppFunction::makeFromBoxedFunction<&refuse<Kind::quantized>>());

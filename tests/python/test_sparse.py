@@ -460,3 +460,78 @@ def test_errors_are_those_of_the_cpu(f):
 def test_devices_do_not_mix(f):
     with pytest.raises(RuntimeError, match="device"):
         f(make("tpu", 4, 6), make("cpu", 4, 6))
+
+
+# ---- compressed rows (CSR) ----
+
+
+def make_csr(device, *sizes, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    dense = torch.randint(-8, 9, sizes, generator=generator)
+    dense[..., torch.rand(sizes[-2:], generator=generator) < 0.5] = 0  # batches: the same number of elements in each
+    return dense.to(dtype).to(device).to_sparse_csr()
+
+
+def counting(device, *sizes, dtype=torch.float32):
+    return torch.arange(torch.Size(sizes).numel(), device=device).to(dtype).view(sizes)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda d: torch.sparse_csr_tensor([0, 1, 3], [0, 0, 1], [1.0, 2.0, 3.0], (2, 2), device=d),
+        lambda d: torch.sparse_csr_tensor([0, 1, 3], [0, 0, 1], [1.0, 2.0, 3.0], device=d, check_invariants=True),
+        lambda d: [make_csr(d, 4, 5).crow_indices(), make_csr(d, 4, 5).col_indices(), make_csr(d, 4, 5).values()],
+        lambda d: [make_csr(d, 4, 5), make_csr(d, 4, 5).to_sparse(), make_csr(d, 4, 5).to_sparse_csc()],
+        lambda d: [make_csr(d, 2, 4, 5), make_csr(d, 2, 4, 5).to_sparse()],
+        lambda d: [make(d, 4, 5).to_sparse_csr(), make(d, 4, 5).to_sparse_csc()],
+        lambda d: [make_csr("cpu", 4, 5).to(d), make_csr(d, 4, 5).cpu().to(d), make_csr(d, 4, 5).double()],
+        lambda d: [make_csr(d, 4, 5).clone(), make_csr(d, 4, 5).t(), torch.zeros_like(make_csr(d, 4, 5))],
+        lambda d: [make_csr(d, 4, 5) * 2, -make_csr(d, 4, 5), make_csr(d, 4, 5).relu(), make_csr(d, 4, 5).sin()],
+        lambda d: [make_csr(d, 4, 5) + make_csr(d, 4, 5, seed=1), make_csr(d, 4, 5) * make_csr(d, 4, 5, seed=1)],
+        lambda d: [counting(d, 4, 5) + make_csr(d, 4, 5), make_csr(d, 4, 5) * counting(d, 4, 5)],
+        lambda d: [make_csr(d, 4, 5).sum(), make_csr(d, 4, 5)[1], counting(d, 4, 5).sparse_mask(make_csr(d, 4, 5))],
+        lambda d: [make_csr(d, 4, 5) @ counting(d, 5, 3), make_csr(d, 4, 5) @ counting(d, 5)],
+        lambda d: [counting(d, 2, 4) @ make_csr(d, 4, 5), make_csr(d, 4, 5) @ make_csr(d, 5, 3, seed=1)],
+        lambda d: torch.addmm(torch.ones(4, 3, device=d), make_csr(d, 4, 5), counting(d, 5, 3), beta=2, alpha=3),
+    ],
+)
+def test_csr(f):
+    agree(f)
+
+
+def test_csr_printing():
+    text = repr(make_csr("tpu", 4, 5))
+    assert "device='tpu:0'" in text and text.replace("device='tpu:0', ", "") == repr(make_csr("cpu", 4, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_sampled_addmm(dtype, batch):
+    def sampled(d):
+        mats = counting(d, *batch, 4, 3, dtype=dtype), counting(d, *batch, 3, 5, dtype=dtype)
+        return torch.sparse.sampled_addmm(make_csr(d, *batch, 4, 5, dtype=dtype), *mats, beta=0.5, alpha=2)
+
+    agree(sampled)
+
+
+@pytest.mark.parametrize("reduce", [None, "sum", "mean", "amax", "amin"])
+def test_csr_products_and_their_gradients(reduce):
+    def product(d):
+        sparse, dense = leaf(make_csr(d, 4, 5)), leaf(counting(d, 5, 3))
+        y = torch.sparse.mm(sparse, dense, reduce) if reduce else sparse @ dense
+        y.pow(2).sum().backward()
+        return y, sparse.grad, dense.grad
+
+    agree(product)
+
+
+def test_what_is_left_goes_by_the_cpu_and_is_counted():
+    torch.tpu.config.fallback = "silent"
+    torch.tpu.reset_fallbacks()
+    agree(lambda d: torch.sparse.spdiags(counting(d, 3, 3), torch.tensor([-1, 0, 2], device=d), (4, 4)))
+    agree(lambda d: make_csr(d, 4, 5).sum(1, keepdim=True))
+    assert set(torch.tpu.fallbacks()) == {"aten::_spdiags", "aten::_sparse_csr_sum.dim_dtype"}
+    torch.tpu.config.fallback = "error"
+    with pytest.raises(NotImplementedError, match="_sparse_csr_sum"):
+        make_csr("tpu", 4, 5).sum(1, keepdim=True)
