@@ -138,7 +138,7 @@ tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool w
 /* clang-format off */
 #define TPJ_OP_FAMILIES(X) \
     X(unary) X(binary) X(compare) X(cast) X(reduce) X(scan) X(sort) X(matmul) X(distance) X(conv) X(pool) \
-    X(upsample) X(linalg) X(lu) X(qr) X(eigh) X(svd) X(lstsq) X(matrix_exp) X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) \
+    X(upsample) X(linalg) X(lu) X(qr) X(eigh) X(svd) X(lstsq) X(ldl) X(matrix_exp) X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) \
     X(sized) X(embedding) X(scatter) X(view) X(view_write) X(shape) X(pad) X(create) X(random) X(distribution) \
     X(histogram) X(optim) X(foreach) X(rnn) X(bessel) X(orthogonal) X(igamma) X(distribution_grad) X(ctc) X(sparse)
 /* clang-format on */

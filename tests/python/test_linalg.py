@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from native import LIBTPU, link_core, needs_libtpu, run_c
 
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 
@@ -367,3 +368,77 @@ def test_cholesky_ex_names_the_minor(dtype: torch.dtype, upper: bool) -> None:
     got, want = (torch.linalg.cholesky_ex(x, upper=upper) for x in (a.to("tpu"), a))
     assert got.info.tolist() == want.info.tolist() == [1, 2, 3, 4, 5, 6, 3, 0]
     assert_near(got.L[7], want.L[7], epsilon(dtype))
+
+
+# ---- indefinite matrices ----
+
+
+def indefinite(n: int, dtype: torch.dtype, hermitian: bool) -> torch.Tensor:
+    """A stack in which pivots of one row and of two take turns, and which has one matrix of no rank."""
+    torch.manual_seed(13)
+    a = torch.randn(5, n, n, dtype=dtype)
+    a[1] -= torch.diag(a[1].diagonal())
+    a[2] = torch.diag(torch.ones(n - 1), 1)
+    a[3, 2:] = a[3, :, 2:] = 0
+    a[4] = a[4] @ a[4].mH
+    return a + (a.mH if hermitian else a.mT)
+
+
+@pytest.mark.parametrize("n", [2, 7])
+@pytest.mark.parametrize(
+    ("dtype", "hermitian"),
+    [(dtype, False) for dtype in DTYPES] + [(torch.complex64, True), (torch.complex128, True)],
+)
+def test_ldl(n: int, dtype: torch.dtype, hermitian: bool) -> None:
+    a, b = indefinite(n, dtype, hermitian), torch.randn(5, n, 2, dtype=dtype)
+    want = torch.linalg.ldl_factor_ex(a, hermitian=hermitian)
+    got = torch.linalg.ldl_factor_ex(a.to("tpu"), hermitian=hermitian)
+    assert_like_cpu(tuple(got), tuple(want))
+    assert torch.equal(got.pivots.cpu(), want.pivots) and torch.equal(got.info.cpu(), want.info)
+    assert_near(got.LD, want.LD, 10 * epsilon(dtype))
+    solvable = want.info == 0
+    assert 3 <= solvable.sum() < 5 or n == 2
+    x = torch.linalg.ldl_solve(got.LD, got.pivots, b.to("tpu"), hermitian=hermitian)
+    y = torch.linalg.ldl_solve(want.LD, want.pivots, b, hermitian=hermitian)
+    assert_like_cpu(x, y)
+    residual = (a @ x.cpu() - b)[solvable].abs().amax((-2, -1))
+    size = (a.abs().sum(-1).amax(-1) * x.cpu().abs().amax((-2, -1)))[solvable]
+    assert (residual <= 10 * epsilon(dtype) * size).all()
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3, 3), (1, 1), (2, 2, 3, 3)])
+def test_ldl_of_any_shape(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(14)
+    a, b = torch.randn(shape), torch.randn(*shape[:-1], 2)
+    got, want = torch.linalg.ldl_factor_ex(a.to("tpu")), torch.linalg.ldl_factor_ex(a)
+    assert_like_cpu(tuple(got), tuple(want))
+    x, y = torch.linalg.ldl_solve(*got[:2], b.to("tpu")), torch.linalg.ldl_solve(*want[:2], b)
+    assert_like_cpu(x, y)
+    torch.testing.assert_close(x.cpu(), y, rtol=1e-3, atol=1e-3)
+
+
+# ---- the rows for a TPU ----
+
+
+@needs_libtpu
+@pytest.mark.parametrize("topology", ["v5e:1x1", "v6e:1x1"])
+@pytest.mark.parametrize(
+    ("shapes", "op", "n_results"),
+    [
+        ("5, 3", "_linalg_svd(A=%0, full_matrices=true, compute_uv=true)", 3),
+        ("3, 5", "_linalg_svd(A=%0, full_matrices=false, compute_uv=false)", 3),
+        ("2, 5, 5", '_linalg_eigh(A=%0, UPLO="L", compute_v=true)', 2),
+        ("2, 4, 4", "linalg_matrix_exp(self=%0)", 1),
+        ("2, 4, 4", "linalg_cholesky_ex(self=%0, upper=false)", 2),
+        ("2, 4, 4", "linalg_ldl_factor_ex(self=%0, hermitian=false)", 3),
+        ("4, 4", "linalg_ldl_solve(LD=%0, pivots=%1, B=%0, hermitian=false)", 1),
+    ],
+)
+def test_it_compiles_for_a_tpu(tmp_path_factory, topology: str, shapes: str, op: str, n_results: int) -> None:
+    program = tmp_path_factory.mktemp("aot") / "aot"
+    link_core(program, "examples/c/aot.c")
+    results = "".join(f"  return %2:{i}\n" for i in range(n_results))
+    text = f"graph {{\n  %0 = input f32[{shapes}]\n  %1 = input i32[{shapes[-1]}]\n  %2 = {op}\n{results}}}\n"
+    graph = program.parent / "op.graph"
+    graph.write_text(text)
+    assert "temporaries" in run_c(program, str(LIBTPU), topology, str(graph))
