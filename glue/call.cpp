@@ -187,13 +187,20 @@ void tpj_glue_call::read_baked(const c10::IValue &value) {
     }
 }
 
-/* A value of a parameter of kind I~ or S~ that can become an operand. Small whole and half numbers stay baked: they are few,
- * and programs for them are better (x ** 2). */
+/* A value of a parameter of kind I~, F~, S~ or S^ that can become an operand. Small whole and half exponents stay baked:
+ * they are few, and programs for them are better (x ** 2). */
 static bool floats(const tpj_param &param, const c10::IValue &value) {
-    if (!param.floats || !(value.isInt() || value.isDouble())) return false;
-    if (param.kind == TPJ_PARAM_INT) return true;
+    if (!param.floats) return false;
+    if (param.list) {
+        if (!value.isList()) return false;
+        const auto elements = value.toListRef();
+        return std::all_of(elements.begin(), elements.end(),
+                           [](const c10::IValue &element) { return element.isInt() || element.isDouble(); });
+    }
+    if (!(value.isInt() || value.isDouble())) return false;
+    if (!param.exponent) return true;
     const double number = value.toScalar().toDouble();
-    return !(std::abs(number) <= 8 && std::trunc(2 * number) == 2 * number);
+    return std::isfinite(number) && !(std::abs(number) <= 8 && std::trunc(2 * number) == 2 * number);
 }
 
 c10::IValue tpj_glue_call::dtype_or_that_of_out(const tpj_glue_parameter &parameter) const {
@@ -239,8 +246,18 @@ void tpj_glue_call::read_parameter(const tpj_glue_parameter &parameter) {
         default: break;
     }
     read_baked(value);
-    if (C10_UNLIKELY(floats(parameter.param, value)))
-        changing_.push_back({static_cast<int>(key_.size()) - 1, value.isInt() ? TPJ_NUMBER_INT : TPJ_NUMBER_FLOAT});
+    if (C10_LIKELY(!floats(parameter.param, value))) return;
+    const auto add = [this](const c10::IValue &number,
+                            size_t end) { /* two words a number, the value in the second */
+                                          changing_.push_back({static_cast<int>(end) - 1,
+                                                               number.isInt() ? TPJ_NUMBER_INT : TPJ_NUMBER_FLOAT});
+    };
+    if (!value.isList()) {
+        add(value, key_.size());
+        return;
+    }
+    const auto elements = value.toListRef();
+    for (size_t i = 0; i < elements.size(); i++) add(elements[i], key_.size() - 2 * (elements.size() - 1 - i));
 }
 
 void tpj_glue_call::decide_device() {
@@ -452,6 +469,14 @@ struct GraphWriter {
         const bool runs =
             (param.kind == TPJ_PARAM_SCALAR && !param.baked && !param.floats) || param.kind == TPJ_PARAM_RUN_FLOAT;
         if (next_floating > 0 && floats(param, value)) {
+            if (value.isList()) {
+                auto &list = refs.emplace_back();
+                for (size_t i = value.toListRef().size(); i > 0; i--) list.push_back({TPJ_INPUT, next_floating++ - 1});
+                arg.kind = TPJ_ARG_SCALARS;
+                arg.n = static_cast<int>(list.size());
+                arg.values = list.data();
+                return arg;
+            }
             arg.kind = TPJ_ARG_VALUE;
             arg.value = {TPJ_INPUT, next_floating++ - 1};
             return arg;

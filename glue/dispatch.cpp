@@ -63,7 +63,13 @@ C10_NOINLINE tpj_program *find_floating(tpj_glue_call &call, bool count_only, co
     call.float_values(true);
     tpj_program *program =
         tpj_eager_find_floating(family.data(), static_cast<int>(family.size()), call.operands().data(), &floating);
-    if (program == nullptr && floating) program = compile(call, family, true, count_only, sizes);
+    if (program == nullptr && floating) {
+        program = compile(call, family, true, count_only, sizes);
+        if (program != nullptr && !tpj_eager_fits(program, call.operands().data())) {
+            tpj_program_release(program);
+            program = nullptr;
+        }
+    }
     if (program != nullptr) return program;
     call.float_values(false);
     return compile(call, call.key(), false, count_only, sizes);
@@ -117,6 +123,13 @@ Storages launch(const tpj_glue_call &call, tpj_program *program) {
 C10_NOINLINE tpj_program *find_sized(tpj_glue_call &call) {
     constexpr uint64_t count_marker = 0xC0;
     const size_t plain_size = call.key().size();
+    int64_t known;
+    c10::SmallVector<tpj_number, 4> numbers;
+    for (const tpj_operand &operand : call.operands()) numbers.push_back(operand.number);
+    if (tpj_op_size(call.op().row, numbers.data(), static_cast<int>(numbers.size()), &known)) {
+        call.key().push_back(static_cast<uint64_t>(known));
+        return find_or_compile(call, false, {known});
+    }
     call.key().push_back(count_marker);
     const Program counter(find_or_compile(call, true));
     const Storages counted = launch(call, counter.program);

@@ -290,10 +290,13 @@ static bool starts_with(const char *text, const char *prefix) {
     return prefix != NULL && strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* Names of attributes, made once: a launch with index checks walks the frames. */
+static PyObject *co_filename, *f_back;
+
 /* The file of a frame as UTF-8, kept alive by *out_owner (new reference). NULL when it is not the user's. */
 static const char *user_file(PyFrameObject *frame, PyObject **out_owner) {
     PyObject *code = (PyObject *)PyFrame_GetCode(frame);
-    *out_owner = PyObject_GetAttrString(code, "co_filename");
+    *out_owner = PyObject_GetAttr(code, co_filename);
     Py_DECREF(code);
     const char *file = *out_owner == NULL ? NULL : PyUnicode_AsUTF8AndSize(*out_owner, NULL);
     if (file == NULL || starts_with(file, torch_folder) || starts_with(file, own_folder) ||
@@ -302,7 +305,7 @@ static const char *user_file(PyFrameObject *frame, PyObject **out_owner) {
     return file;
 }
 
-/* A walk over the frames that call each other, from the inside out. On a miss or an error only. */
+/* A walk over the frames that call each other, from the inside out. On a miss, an error, and a launch with checks only. */
 static int find_user_line(char *out_file, size_t n_file, int *out_line) {
     if (!Py_IsInitialized() || n_file == 0) return 0;
     int found = 0;
@@ -321,7 +324,7 @@ static int find_user_line(char *out_file, size_t n_file, int *out_line) {
             found = 1;
         }
         Py_XDECREF(owner);
-        PyObject *caller = PyObject_GetAttrString(frame, "f_back");
+        PyObject *caller = PyObject_GetAttr(frame, f_back);
         Py_DECREF(frame);
         frame = caller;
     }
@@ -365,6 +368,8 @@ static char *folder_of(const char *module_name) {
 
 static int execute(PyObject *self) {
     (void)self;
+    if (co_filename == NULL && (co_filename = PyUnicode_InternFromString("co_filename")) == NULL) return -1;
+    if (f_back == NULL && (f_back = PyUnicode_InternFromString("f_back")) == NULL) return -1;
     if (torch_folder == NULL && (torch_folder = folder_of("torch")) == NULL) return -1;
     if (own_folder == NULL && (own_folder = folder_of("torch_pjrt")) == NULL) return -1;
     tpj_glue_set_line_finder(find_user_line);

@@ -18,6 +18,16 @@ extern "C" {
 typedef struct tpj_graph tpj_graph;
 typedef struct tpj_op_def tpj_op_def;
 
+/* A number of the host. */
+typedef enum tpj_number_kind { TPJ_NUMBER_BOOL, TPJ_NUMBER_INT, TPJ_NUMBER_FLOAT, TPJ_NUMBER_COMPLEX } tpj_number_kind;
+typedef struct tpj_number {
+    tpj_number_kind kind;
+    union {
+        int64_t integer; /* BOOL, INT */
+        double parts[2]; /* FLOAT: the first; COMPLEX: real and imaginary */
+    };
+} tpj_number;
+
 /* An array type. `dims` is borrowed from whatever made the type. Rank 0 is a scalar. */
 typedef struct tpj_type {
     tpj_dtype dtype;
@@ -155,6 +165,8 @@ TPJ_API const char *tpj_op_layout(const tpj_op_def *op);
 TPJ_API bool tpj_op_is_random(const tpj_op_def *op);  /* draws from the generator: its graph needs a RANDOM input */
 TPJ_API bool tpj_op_is_sized(const tpj_op_def *op);   /* its results' sizes depend on data: its count runs first */
 TPJ_API bool tpj_op_is_factory(const tpj_op_def *op); /* makes tensors from no tensor */
+/* Whether a sized op's count follows from the numbers (kind S) of the call alone; false leaves the device to count. */
+TPJ_API bool tpj_op_size(const tpj_op_def *op, const tpj_number *numbers, int n_numbers, int64_t *out_size);
 
 /* The textual form, documented in docs/graph_text.md. parse: errors name the line and column. print: malloc'ed, the
  * caller frees it. parse(print(g)) equals g. */

@@ -30,12 +30,27 @@ typedef struct tpj_lowered_result {
     size_t n_bytes;         /* host bytes of the buffer */
 } tpj_lowered_result;
 
-/* A check whose I64 scalar result follows the results: INT64_MIN when all indices are in range, else one that is not. */
+/* A check whose I64 scalar result follows the results. It is a number less `size`, and all is well where that number lies in
+ * [low, size). Of indices, it is the one that is furthest outside. */
 typedef struct tpj_index_check {
     const char *op, *file;
     int line;
-    int64_t size;
+    int64_t low, size;
+    tpj_code code;
+    const char *message; /* static; NULL: "index .. is out of bounds for dimension with size .." */
 } tpj_index_check;
+
+/* What the numbers of a launch must be like: `input` in [low, high], or, with `other` (a SCALAR graph input, else -1),
+ * below it, or equal to it where `equal` says so; with `span` > 0, at most `span` below it (`other` -1: `input` above 0).
+ * The number goes behind the error's message. TPJ_OK as the code: such numbers are no error, but another program's. */
+typedef struct tpj_requirement {
+    int input, other;
+    bool equal;
+    double low, high;
+    uint64_t span;
+    tpj_code code;
+    const char *op, *message; /* static */
+} tpj_requirement;
 
 /* A view whose offset is given at launch, and the offsets that the program is right for: those whose digits in the mixed
  * radix of `units` (offset / units[0], then the remainder / units[1], ..) are at most `most`. */
@@ -54,6 +69,8 @@ typedef struct tpj_lowered {
     int n_results;
     tpj_index_check *checks;
     int n_checks;
+    tpj_requirement *requirements;
+    int n_requirements;
     tpj_floating *floating;
     int n_floating;
     uint64_t random_count; /* how far a launch advances the generator's offset */

@@ -44,16 +44,6 @@ TPJ_API const tpj_result *tpj_program_result(const tpj_program *program, int i);
 /* How far a run advances the random state's offset; 0: it draws nothing. */
 TPJ_API uint64_t tpj_program_random_count(const tpj_program *program);
 
-/* A number of the host. */
-typedef enum tpj_number_kind { TPJ_NUMBER_BOOL, TPJ_NUMBER_INT, TPJ_NUMBER_FLOAT, TPJ_NUMBER_COMPLEX } tpj_number_kind;
-typedef struct tpj_number {
-    tpj_number_kind kind;
-    union {
-        int64_t integer; /* BOOL, INT */
-        double parts[2]; /* FLOAT: the first; COMPLEX: real and imaginary */
-    };
-} tpj_number;
-
 /* What one input of the graph gets at a run. */
 typedef struct tpj_feed {
     tpj_buffer *buffer; /* `input`: an array on the device, of the input's own type; borrowed. NULL otherwise */

@@ -111,6 +111,8 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int device, cons
  * with them, retained, or NULL. Then *out_float says what to compile: the graph with offset inputs, under `key` as it is
  * then; or the graph as it is, under the call's own key. */
 tpj_program *tpj_eager_find_floating(uint64_t *key, int n_words, const tpj_operand *operands, bool *out_float);
+/* Whether a program whose values float, just compiled, serves the call's own. */
+bool tpj_eager_fits(const tpj_program *program, const tpj_operand *operands);
 /* Launches. `random` is the generator's (seed, offset) for programs that draw. `out_storages[i]` receives a new storage
  * for each result with target -1 (NULL for targets and for none). Nothing is written on error. */
 tpj_status *tpj_eager_run(tpj_program *program, int device, const tpj_operand *operands, int n_operands,

@@ -33,7 +33,7 @@ typedef struct pending_check {
     tpj_buffer *buffer;
     tpj_program *program;
     int check;
-    char *file; /* where it was called, malloc'ed; NULL: not known */
+    const char *file; /* where it was called, kept for the life of the process; NULL: not known */
     int line;
 } pending_check;
 
@@ -47,6 +47,7 @@ typedef struct tpj_device {
     cached_scalar scalars[N_SCALARS];
     pending_check checks[MOST_CHECKS];
     int n_checks;
+    struct file_name *files; /* see tpj_eager_called_at */
 } tpj_device;
 
 /* The device's state; an error when the runtime cannot start or the ordinal does not exist. */
@@ -62,8 +63,8 @@ void tpj_storage_set_buffer(tpj_storage *storage, tpj_buffer *buffer, tpj_progra
 /* Borrowed; zeros of the given type are made when it was never written. */
 tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, tpj_buffer **out_buffer) TPJ_MUST_USE;
 
-/* Waits for the device's pending index checks and reports the first that failed. No lock held. */
-tpj_status *tpj_device_take_checks(tpj_device *device) TPJ_MUST_USE;
+/* Waits for the device's pending checks, the oldest `n` of them, and reports the first that failed. No lock held. */
+tpj_status *tpj_device_take_checks(tpj_device *device, int n) TPJ_MUST_USE;
 void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program,
                           int check); /* lock held; takes both */
 /* Retained buffers of all live storages, malloc'ed. Lock not held. */

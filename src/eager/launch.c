@@ -63,13 +63,20 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, con
  * in `signatures` with the others, under the family's key with their number as the last word. */
 enum { STATIC_FORMS = 2, FLOATING_FORMS = 4 };
 
-static bool offsets_fit(const tpj_program *program, const tpj_operand *operands) {
+static bool numbers_fit(const tpj_program *program, const tpj_operand *operands) {
     for (int i = 0; i < program->lowered->n_floating; i++) {
         const tpj_floating *f = &program->lowered->floating[i];
         if (!tpj_offset_fits(operands[f->input].number.integer, f->n, f->units, f->most)) return false;
     }
+    for (int i = 0; i < program->lowered->n_requirements; i++) {
+        const tpj_requirement *r = &program->lowered->requirements[i];
+        const tpj_number *other = r->other >= 0 ? &operands[r->other].number : NULL;
+        if (!tpj_requirement_fits(r, &operands[r->input].number, other)) return false;
+    }
     return true;
 }
+
+bool tpj_eager_fits(const tpj_program *program, const tpj_operand *operands) { return numbers_fit(program, operands); }
 
 static tpj_program *find_floating_locked(uint64_t *key, int n_words, const tpj_operand *operands, bool *out_float) {
     make_tables_locked();
@@ -80,7 +87,7 @@ static tpj_program *find_floating_locked(uint64_t *key, int n_words, const tpj_o
     for (*number = 0; *number < n_floating; ++*number) {
         tpj_program *program = tpj_signatures_find(&signatures, key, n_words);
         *out_float = program == NULL; /* evicted, or it failed to compile: once more */
-        if (program == NULL || offsets_fit(program, operands)) return program;
+        if (program == NULL || numbers_fit(program, operands)) return program;
     }
     if (n_floating == FLOATING_FORMS) return NULL;
     *out_float = count >= STATIC_FORMS;
@@ -119,23 +126,20 @@ void tpj_compile_stats_reset(void) {
 }
 
 /* ---- index checks ---- */
-tpj_status *tpj_device_take_checks(tpj_device *device) {
+tpj_status *tpj_device_take_checks(tpj_device *device, int n) {
     tpj_status *first = NULL;
-    for (bool more = true; more;) {
-        pending_check pending = {0};
-        tpj_lock_acquire(&device->lock);
-        more = device->n_checks > 0;
-        if (more) {
-            pending = device->checks[0];
-            memmove(device->checks, device->checks + 1, sizeof pending * (size_t)--device->n_checks);
-        }
-        tpj_lock_release(&device->lock);
-        if (!more) break;
+    pending_check taken[MOST_CHECKS];
+    tpj_lock_acquire(&device->lock);
+    if (n > device->n_checks) n = device->n_checks;
+    device->n_checks -= n;
+    memcpy(taken, device->checks, sizeof *taken * (size_t)n);
+    memmove(device->checks, device->checks + n, sizeof *taken * (size_t)device->n_checks);
+    tpj_lock_release(&device->lock);
+    for (int i = 0; i < n; i++) {
         tpj_status *status =
-            tpj_program_check(pending.program, pending.check, pending.buffer, pending.file, pending.line);
-        free(pending.file);
-        tpj_buffer_release(pending.buffer);
-        tpj_program_release(pending.program);
+            tpj_program_check(taken[i].program, taken[i].check, taken[i].buffer, taken[i].file, taken[i].line);
+        tpj_buffer_release(taken[i].buffer);
+        tpj_program_release(taken[i].program);
         if (first == NULL)
             first = status;
         else
@@ -151,14 +155,40 @@ void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *p
 
 bool tpj_eager_has_checks(const tpj_program *program) { return program->lowered->n_checks > 0; }
 
+/* The names of the user's files, of which there are few: each is kept once, the last that was asked for in front. Under a
+ * device's lock; NULL without memory, and the message names the program's first call. */
+typedef struct file_name {
+    struct file_name *next;
+    char text[];
+} file_name;
+
+static const char *kept_file(tpj_device *device, const char *file) {
+    file_name **link = &device->files;
+    while (*link != NULL && strcmp((*link)->text, file) != 0) link = &(*link)->next;
+    file_name *name = *link;
+    if (name == NULL) {
+        size_t n = strlen(file) + 1;
+        name = malloc(sizeof *name + n);
+        if (name == NULL) return NULL;
+        memcpy(name->text, file, n);
+    } else {
+        *link = name->next;
+    }
+    name->next = device->files;
+    device->files = name;
+    return name->text;
+}
+
 void tpj_eager_called_at(int ordinal, const tpj_program *program, const char *file, int line) {
     tpj_device *device = tpj_device_peek(ordinal);
     if (device == NULL) return;
     tpj_lock_acquire(&device->lock);
+    const char *kept = kept_file(device, file);
     for (int i = device->n_checks; i-- > 0;) {
         pending_check *pending = &device->checks[i];
-        if (pending->program != program || pending->file != NULL) continue;
-        pending->file = strdup(file); /* without memory the message names the first call */
+        if (pending->program != program) continue;
+        if (pending->file != NULL) break; /* an earlier launch of it */
+        pending->file = kept;
         pending->line = line;
     }
     tpj_lock_release(&device->lock);
@@ -198,6 +228,16 @@ static tpj_status *scalar_buffer(launch *l, const tpj_number *number, tpj_dtype 
         *slot = (cached_scalar){dtype, {bits[0], bits[1]}, made};
     }
     *out_buffer = slot->buffer;
+    return NULL;
+}
+
+static tpj_status *check_numbers(const launch *l) {
+    const tpj_lowered *lowered = l->program->lowered;
+    for (int i = 0; i < lowered->n_requirements; i++) {
+        const tpj_requirement *requirement = &lowered->requirements[i];
+        const tpj_number *other = requirement->other >= 0 ? &l->operands[requirement->other].number : NULL;
+        TPJ_TRY(tpj_requirement_check(requirement, &l->operands[requirement->input].number, other));
+    }
     return NULL;
 }
 
@@ -256,6 +296,7 @@ static tpj_status *store_results(launch *l, tpj_storage **out_storages) {
 
 static tpj_status *run_locked(launch *l, tpj_storage **out_storages) {
     const tpj_lowered *lowered = l->program->lowered;
+    if (lowered->n_requirements > 0) TPJ_TRY(check_numbers(l));
     TPJ_TRY(gather_inputs(l));
     TPJ_TRY(create_storages(l, out_storages));
     TPJ_TRY(tpj_executable_execute(l->program->executable, l->device->ordinal, l->inputs, lowered->n_parameters, NULL,
@@ -277,7 +318,7 @@ tpj_status *tpj_eager_run(tpj_program *program, int ordinal, const tpj_operand *
         goto done;
     }
     if (lowered->n_checks > 0 && l.device->n_checks + lowered->n_checks > MOST_CHECKS)
-        TPJ_TRY_GOTO(tpj_device_take_checks(l.device));
+        TPJ_TRY_GOTO(tpj_device_take_checks(l.device, MOST_CHECKS / 2)); /* the older ones have run by now */
     tpj_lock_acquire(&l.device->lock);
     status = run_locked(&l, out_storages);
     tpj_lock_release(&l.device->lock);

@@ -36,6 +36,30 @@ void tpj_number_encode(const tpj_number *number, tpj_dtype dtype, uint64_t out_b
     }
 }
 
+bool tpj_requirement_fits(const tpj_requirement *r, const tpj_number *number, const tpj_number *other) {
+    if (r->span == 0) return true;
+    int64_t low = other != NULL ? as_integer(number) : 0, high = as_integer(other != NULL ? other : number);
+    return low < high && (uint64_t)high - (uint64_t)low <= r->span;
+}
+
+static tpj_status *misfit(const tpj_requirement *r) {
+    TPJ_ERROR(TPJ_VALUE, "%s: the program was not made for numbers that are so far apart", r->op);
+}
+
+tpj_status *tpj_requirement_check(const tpj_requirement *r, const tpj_number *number, const tpj_number *other) {
+    if (r->span > 0) return tpj_requirement_fits(r, number, other) ? NULL : misfit(r);
+    double value = as_double(number), limit = other != NULL ? as_double(other) : 0;
+    if (other == NULL) {
+        if (value >= r->low && value <= r->high) return NULL;
+        TPJ_ERROR(r->code, "%s: %s%g", r->op, r->message, value);
+    }
+    bool integers = is_integral(number) && is_integral(other);
+    bool below = integers ? number->integer < other->integer : value < limit;
+    bool same = integers ? number->integer == other->integer : value == limit;
+    if (below || (r->equal && same)) return NULL;
+    TPJ_ERROR(r->code, "%s: %s%g, %g", r->op, r->message, value, limit);
+}
+
 tpj_status *tpj_random_state_create(tpj_client *client, int device, const uint64_t random[2], tpj_buffer **out_buffer) {
     static const int64_t two = 2;
     return tpj_buffer_from_host(client, device, TPJ_U64, 1, &two, random, out_buffer);

@@ -112,11 +112,16 @@ tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program)
 }
 
 tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result, const char *file, int line) {
-    int64_t found = INT64_MIN;
-    TPJ_TRY(tpj_buffer_to_host(result, &found, sizeof found));
-    if (found == INT64_MIN) return NULL;
-    tpj_status *status = tpj_status_create(TPJ_INDEX, "index %lld is out of bounds for dimension with size %lld",
-                                           (long long)found, (long long)program->lowered->checks[check].size);
+    const tpj_index_check *expected = &program->lowered->checks[check];
+    int64_t past = 0;
+    TPJ_TRY(tpj_buffer_to_host(result, &past, sizeof past));
+    if (past < 0 && past >= expected->low - expected->size) return NULL;
+    int64_t found = (int64_t)((uint64_t)past + (uint64_t)expected->size); /* INT64_MIN less the size has wrapped */
+    tpj_status *status =
+        expected->message != NULL
+            ? tpj_status_create(expected->code, "%s", expected->message)
+            : tpj_status_create(expected->code, "index %lld is out of bounds for dimension with size %lld",
+                                (long long)found, (long long)expected->size);
     if (file == NULL) return tpj_program_annotate(status, program);
     return tpj_status_annotate(status, "%s (called at %s:%d)", program->lowered->description, file, line);
 }

@@ -24,11 +24,16 @@ struct tpj_program {
 /* The number's host bytes in a dtype, left-aligned, zeros behind them. Never a half or float8: the lowering takes f32 and
  * rounds in the program. */
 void tpj_number_encode(const tpj_number *number, tpj_dtype dtype, uint64_t out_bits[2]);
+/* RuntimeError, with the op, unless the number (and the one it is compared with) is what the program was made for. */
+tpj_status *tpj_requirement_check(const tpj_requirement *requirement, const tpj_number *number,
+                                  const tpj_number *other) TPJ_MUST_USE;
+/* Whether the program serves these numbers, right or wrong; false: another one has to. */
+bool tpj_requirement_fits(const tpj_requirement *requirement, const tpj_number *number, const tpj_number *other);
 /* A random state on the device, as the program's parameter wants it. */
 tpj_status *tpj_random_state_create(tpj_client *client, int device, const uint64_t random[2],
                                     tpj_buffer **out_buffer) TPJ_MUST_USE;
 
-/* Waits for the result of an index check; TPJ_INDEX, with the op and the user's line, when an index was out of range.
+/* Waits for the result of a check; its error, with the op and the user's line, when it found something wrong.
  * `file`, `line`: of this launch; NULL: the program's first is named. */
 tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result, const char *file,
                               int line) TPJ_MUST_USE;

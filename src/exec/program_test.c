@@ -192,7 +192,7 @@ TEST(program_waits_for_its_index_checks) {
     CHECK(f.outputs[0] == NULL);
     end(&f);
     CHECK_ERROR(status, TPJ_INDEX,
-                "embedding(f32[2, 3], i64[2]) (first called at train.py:12): index 0 is out of bounds for dimension "
+                "embedding(f32[2, 3], i64[2]) (first called at train.py:12): index 2 is out of bounds for dimension "
                 "with size 2");
     CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }

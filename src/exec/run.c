@@ -74,6 +74,15 @@ static tpj_status *check_target(const run *r, int target) {
     return NULL;
 }
 
+static tpj_status *check_numbers(const run *r) {
+    for (int i = 0; i < r->program->lowered->n_requirements; i++) {
+        const tpj_requirement *requirement = &r->program->lowered->requirements[i];
+        const tpj_number *other = requirement->other >= 0 ? &r->feeds[requirement->other].number : NULL;
+        TPJ_TRY(tpj_requirement_check(requirement, &r->feeds[requirement->input].number, other));
+    }
+    return NULL;
+}
+
 static tpj_status *check_offsets(const run *r) {
     for (int i = 0; i < r->program->lowered->n_floating; i++) {
         const tpj_floating *floating = &r->program->lowered->floating[i];
@@ -112,6 +121,7 @@ static tpj_status *gather_inputs(run *r) {
     }
     for (int i = 0; i < lowered->n_results; i++)
         if (lowered->results[i].target >= 0) TPJ_TRY(check_target(r, lowered->results[i].target));
+    TPJ_TRY(check_numbers(r));
     return check_offsets(r);
 }
 

@@ -56,7 +56,8 @@ bool tpj_param_next(const char **cursor, tpj_param *out_param) {
     *out_param = (tpj_param){0};
     if (*at == '\0' || !take_kind(&at, out_param)) return false;
     out_param->baked = take(&at, "!");
-    out_param->floats = take(&at, "~");
+    out_param->exponent = take(&at, "^");
+    out_param->floats = out_param->exponent || take(&at, "~");
     bool optional = take(&at, "?");
     out_param->list = take(&at, "[]");
     out_param->holes = optional && out_param->list;
@@ -102,6 +103,7 @@ static bool is_number(tpj_arg_kind kind) {
 }
 
 static bool accepts_list(const tpj_param *param, const tpj_arg *arg) {
+    if (param->floats && arg->kind == TPJ_ARG_SCALARS) return true;
     switch (param->kind) {
         case TPJ_PARAM_TENSOR: return arg->kind == TPJ_ARG_VALUES;
         case TPJ_PARAM_INT: return arg->kind == TPJ_ARG_INTS;

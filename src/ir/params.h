@@ -31,7 +31,8 @@ typedef enum tpj_param_kind {
 typedef struct tpj_param {
     tpj_param_kind kind;
     bool baked;                      /* S! */
-    bool floats;                     /* I~ S~: baked, until its value is seen to change */
+    bool floats;                     /* I~ F~ S~, and S^: baked, until its value is seen to change */
+    bool exponent;                   /* S^: small whole and half numbers stay baked */
     bool list;                       /* [] */
     bool holes;                      /* T?[]: elements may be None */
     bool optional;                   /* ? at the end: None is a value */

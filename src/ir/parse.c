@@ -288,6 +288,7 @@ static void read_value(parser *p, const tpj_param *param, tpj_arg *out_arg);
 /* What the elements of a list become; the empty list has the parameter's own form. */
 static tpj_arg_kind list_kind(const tpj_param *param, const tpj_arg *elements, int n) {
     if (n == 0 || elements[0].kind == TPJ_ARG_VALUE || elements[0].kind == TPJ_ARG_NONE) {
+        if (n > 0 && param->floats) return TPJ_ARG_SCALARS;
         switch (param->kind) {
             case TPJ_PARAM_INT: return n == 0 ? TPJ_ARG_INTS : TPJ_ARG_VALUES;
             case TPJ_PARAM_BOOL: return n == 0 ? TPJ_ARG_BOOLS : TPJ_ARG_VALUES;

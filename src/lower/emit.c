@@ -67,6 +67,12 @@ static bool is_constant(const tpj_arg *arg) { return arg->kind >= TPJ_ARG_BOOL &
 
 bool tpj_is_constant(tpj_emit *e, const char *name) { return is_constant(tpj_emit_argument(e, name)); }
 
+bool tpj_numbers_are_constant(tpj_emit *e, const char *name, int *out_n) {
+    const tpj_arg *arg = tpj_emit_argument(e, name);
+    *out_n = is_constant(arg) ? 1 : arg->n;
+    return arg->kind != TPJ_ARG_SCALARS;
+}
+
 static tpj_dtype dtype_of_constant(const tpj_arg *arg) {
     switch (arg->kind) {
         case TPJ_ARG_BOOL: return TPJ_BOOL;
@@ -191,6 +197,11 @@ const bool *tpj_bools(tpj_emit *e, const char *name, int *out_n) {
 
 tpj_value *tpj_scalar(tpj_emit *e, const char *name, tpj_dtype dtype) { return value_of(e, name, dtype); }
 
+tpj_value *tpj_scalar_or(tpj_emit *e, const char *name, tpj_dtype dtype, double when_none) {
+    tpj_value *value = tpj_scalar(e, name, dtype);
+    return value != NULL ? value : hlo_number(e->h, dtype, when_none);
+}
+
 tpj_value *tpj_scalar_at(tpj_emit *e, const char *name, int i, tpj_dtype dtype) {
     const tpj_arg *arg = tpj_emit_argument(e, name);
     if (i >= 0 && i < arg->n) {
@@ -209,6 +220,67 @@ tpj_dtype tpj_scalar_dtype(tpj_emit *e, const char *name) {
     if (arg->kind == TPJ_ARG_SCALARS && arg->n > 0) return type_of_ref(e, arg->values[0]).dtype;
     if (arg->kind == TPJ_ARG_VALUE) return type_of_ref(e, arg->value).dtype;
     return TPJ_F64;
+}
+
+/* ---- limits of numbers ---- */
+
+static bool is_run_time_number(tpj_emit *e, const tpj_arg *arg) {
+    return arg->kind == TPJ_ARG_VALUE && arg->value.node == TPJ_INPUT &&
+           tpj_graph_input(e->lowering->graph, arg->value.result)->kind == TPJ_INPUT_SCALAR;
+}
+
+static void add_requirement(tpj_emit *e, tpj_requirement requirement) {
+    tpj_required_number *made = TPJ_ARENA_NEW(hlo_arena(e->h), tpj_required_number);
+    if (made == NULL) return;
+    requirement.op = e->node->op->name;
+    *made = (tpj_required_number){requirement, e->lowering->required};
+    e->lowering->required = made;
+}
+
+static void require(tpj_emit *e, const char *name, tpj_requirement requirement) {
+    const tpj_arg *arg = tpj_emit_argument(e, name);
+    if (is_run_time_number(e, arg)) {
+        requirement.input = arg->value.result;
+        requirement.other = -1;
+        add_requirement(e, requirement);
+    } else if (is_constant(arg)) {
+        double value = tpj_float(e, name, 0);
+        if (!(value >= requirement.low && value <= requirement.high))
+            tpj_fail(e, requirement.code, "%s%g", requirement.message, value);
+    }
+}
+
+void tpj_require(tpj_emit *e, const char *name, double low, double high, const char *message) {
+    require(e, name, (tpj_requirement){.low = low, .high = high, .code = TPJ_RUNTIME, .message = message});
+}
+
+void tpj_require_index(tpj_emit *e, const char *name, int64_t size, const char *message) {
+    require(e, name,
+            (tpj_requirement){.low = -(double)size, .high = (double)size - 1, .code = TPJ_INDEX, .message = message});
+}
+
+void tpj_require_order(tpj_emit *e, const char *name, const char *other, bool equal, const char *message) {
+    const tpj_arg *first = tpj_emit_argument(e, name), *second = tpj_emit_argument(e, other);
+    if (is_run_time_number(e, first) && is_run_time_number(e, second)) {
+        add_requirement(e, (tpj_requirement){.input = first->value.result,
+                                             .other = second->value.result,
+                                             .equal = equal,
+                                             .code = TPJ_RUNTIME,
+                                             .message = message});
+    } else if (is_constant(first) && is_constant(second)) {
+        bool integers = first->kind == TPJ_ARG_INT && second->kind == TPJ_ARG_INT;
+        double x = tpj_float(e, name, 0), y = tpj_float(e, other, 0);
+        bool below = integers ? first->integer < second->integer : x < y;
+        bool same = integers ? first->integer == second->integer : x == y;
+        if (!below && !(equal && same)) tpj_fail(e, TPJ_RUNTIME, "%s%g, %g", message, x, y);
+    }
+}
+
+void tpj_fit_span(tpj_emit *e, const char *low, const char *high, uint64_t span) {
+    const tpj_arg *last = tpj_emit_argument(e, high), *first = low != NULL ? tpj_emit_argument(e, low) : last;
+    if (!is_run_time_number(e, first) || !is_run_time_number(e, last)) return;
+    int other = low != NULL ? last->value.result : -1;
+    add_requirement(e, (tpj_requirement){.input = first->value.result, .other = other, .span = span, .code = TPJ_OK});
 }
 
 int64_t tpj_size(tpj_emit *e, int i) {

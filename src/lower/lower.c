@@ -359,6 +359,11 @@ static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outpu
         if (c->check.file != NULL) lowered->checks[i].file = tpj_arena_string(arena, c->check.file);
         i++;
     }
+    for (tpj_required_number *r = lowering->required; r != NULL; r = r->next) lowered->n_requirements++;
+    lowered->requirements = TPJ_ARENA_ARRAY(arena, tpj_requirement, lowered->n_requirements + 1);
+    i = 0;
+    for (tpj_required_number *r = lowering->required; lowered->requirements != NULL && r != NULL; r = r->next)
+        lowered->requirements[i++] = r->requirement;
     for (tpj_floating_view *f = lowering->floating; f != NULL; f = f->next) lowered->n_floating++;
     lowered->floating = TPJ_ARENA_ARRAY(arena, tpj_floating, lowered->n_floating + 1);
     i = 0;

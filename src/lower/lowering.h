@@ -19,6 +19,11 @@ typedef struct tpj_check_value {
     struct tpj_check_value *next;
 } tpj_check_value;
 
+typedef struct tpj_required_number {
+    tpj_requirement requirement;
+    struct tpj_required_number *next;
+} tpj_required_number;
+
 typedef struct tpj_floating_view {
     tpj_floating floating;
     struct tpj_floating_view *next;
@@ -36,6 +41,7 @@ typedef struct tpj_lowering {
     int *writers;           /* 1 + the output that wrote it last */
     tpj_value **inputs;     /* one per graph input: read through its view, NULL until used */
     tpj_scalar_value *scalars;
+    tpj_required_number *required;
     tpj_floating_view *floating;
     tpj_value *random_state;
     uint64_t random_count;

@@ -1,4 +1,4 @@
-/* Random numbers and index checks: the parts of emission that reach beyond one op's arithmetic.
+/* Random numbers: they reach beyond one op's arithmetic, to the generator.
  *
  * Numbers are counter-based (Threefry 2x32, 20 rounds, of Salmon et al. 2011, through rng_bit_generator): the state is the
  * generator's (seed, offset); a program says how far a launch advances the offset, so that the same seed gives the same
@@ -48,25 +48,4 @@ tpj_value *tpj_random_normal(tpj_emit *e, tpj_dtype dtype, int rank, const int64
     u = hlo_add(e->h, hlo_mul(e->h, u, hlo_number(e->h, dtype, 2)),
                 hlo_number(e->h, dtype, wide ? 0x1p-53 - 1 : 0x1p-24 - 1));
     return hlo_mul(e->h, hlo_unary(e->h, "chlo.erf_inv", u), hlo_number(e->h, dtype, 1.41421356237309504880));
-}
-
-tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool wrap) {
-    tpj_hlo *h = e->h;
-    tpj_dtype dtype = indices->type.dtype;
-    tpj_value *zero = hlo_integer(h, dtype, 0), *limit = hlo_integer(h, dtype, size);
-    if (e->lowering->options->check_index && hlo_elements(indices) > 0) {
-        tpj_value *low = wrap ? hlo_integer(h, dtype, -size) : zero;
-        tpj_value *bad = hlo_or(h, hlo_compare(h, "LT", indices, low), hlo_compare(h, "GE", indices, limit));
-        tpj_value *found = hlo_select(h, bad, hlo_convert(h, indices, TPJ_I64), hlo_integer(h, TPJ_I64, INT64_MIN));
-        tpj_check_value *check = TPJ_ARENA_NEW(hlo_arena(h), tpj_check_value);
-        if (check != NULL) {
-            check->value = hlo_reduce_all(h, "maximum", found);
-            check->check =
-                (tpj_index_check){.op = e->node->op->name, .file = e->node->file, .line = e->node->line, .size = size};
-            *e->lowering->checks_end = check;
-            e->lowering->checks_end = &check->next;
-        }
-    }
-    if (!wrap) return indices;
-    return hlo_select(h, hlo_compare(h, "LT", indices, zero), hlo_add(h, indices, limit), indices);
 }

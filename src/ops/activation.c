@@ -1,5 +1,5 @@
-/* Activations and their gradients. Their numbers (slopes, bounds, alpha) are attributes of modules and never change, so
- * they are baked into the programs. */
+/* Activations and their gradients. Their numbers (slopes, bounds, alpha) are mostly attributes of modules, so they are
+ * baked into the programs until they are seen to change. */
 #include "ops/nn.h"
 
 #include <math.h>
@@ -18,6 +18,11 @@ static tpj_value *compare(tpj_hlo *h, const char *direction, tpj_value *x, doubl
     return hlo_compare(h, direction, x, number(h, x, c));
 }
 
+/* A number among the arguments, in the dtype of the arithmetic. */
+static tpj_value *given(tpj_emit *e, const tpj_nn *nn, const char *name, double when_none) {
+    return tpj_scalar_or(e, name, nn->compute, when_none);
+}
+
 /* ---- relu and its clamped relatives: integers too ---- */
 
 static void emit_relu(tpj_emit *e) {
@@ -33,38 +38,33 @@ static void emit_relu(tpj_emit *e) {
 static void emit_hardtanh(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin_any(e, "self", NULL, &nn)) return;
-    double low = tpj_float(e, "min_val", -1), high = tpj_float(e, "max_val", 1);
-    if (tpj_dtype_is_integral(nn.dtype)) {
-        low = trunc(low);
-        high = trunc(high);
-        if (tpj_dtype_is_unsigned(nn.dtype) && (low < 0 || high < 0)) {
-            tpj_fail(e, TPJ_RUNTIME, "cannot do hardtanh on an unsigned type with negative limits");
-            return;
-        }
+    if (tpj_dtype_is_unsigned(nn.dtype)) {
+        tpj_require(e, "min_val", 0, INFINITY, "cannot do hardtanh on an unsigned type with negative limits: ");
+        tpj_require(e, "max_val", 0, INFINITY, "cannot do hardtanh on an unsigned type with negative limits: ");
     }
-    tpj_value *x = hlo_max(nn.h, nn.x, number(nn.h, nn.x, low));
-    tpj_out_as(e, hlo_min(nn.h, x, number(nn.h, nn.x, high)), nn.dtype);
+    tpj_value *x = hlo_max(nn.h, nn.x, given(e, &nn, "min_val", -1));
+    tpj_out_as(e, hlo_min(nn.h, x, given(e, &nn, "max_val", 1)), nn.dtype);
 }
 
 static void emit_hardtanh_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin_any(e, "self", "grad_output", &nn)) return;
-    tpj_value *outside = hlo_or(nn.h, compare(nn.h, "LE", nn.x, tpj_float(e, "min_val", -1)),
-                                compare(nn.h, "GE", nn.x, tpj_float(e, "max_val", 1)));
+    tpj_value *outside = hlo_or(nn.h, hlo_compare(nn.h, "LE", nn.x, given(e, &nn, "min_val", -1)),
+                                hlo_compare(nn.h, "GE", nn.x, given(e, &nn, "max_val", 1)));
     tpj_out_as(e, hlo_select(nn.h, outside, number(nn.h, nn.grad, 0), nn.grad), nn.dtype);
 }
 
 static void emit_threshold(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin_any(e, "self", NULL, &nn)) return;
-    tpj_value *low = compare(nn.h, "LE", nn.x, tpj_float(e, "threshold", 0));
-    tpj_out_as(e, hlo_select(nn.h, low, number(nn.h, nn.x, tpj_float(e, "value", 0)), nn.x), nn.dtype);
+    tpj_value *low = hlo_compare(nn.h, "LE", nn.x, given(e, &nn, "threshold", 0));
+    tpj_out_as(e, hlo_select(nn.h, low, given(e, &nn, "value", 0), nn.x), nn.dtype);
 }
 
 static void emit_threshold_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin_any(e, "self", "grad_output", &nn)) return;
-    tpj_value *low = compare(nn.h, "LE", nn.x, tpj_float(e, "threshold", 0));
+    tpj_value *low = hlo_compare(nn.h, "LE", nn.x, given(e, &nn, "threshold", 0));
     tpj_out_as(e, hlo_select(nn.h, low, number(nn.h, nn.grad, 0), nn.grad), nn.dtype);
 }
 
@@ -152,64 +152,64 @@ static void emit_mish_backward(tpj_emit *e) {
 
 /* ---- elu, celu, leaky_relu ---- */
 
-static tpj_value *elu(tpj_hlo *h, tpj_value *x, double alpha, double scale, double input_scale) {
-    tpj_value *below = times(h, hlo_unary(h, "exponential_minus_one", times(h, x, input_scale)), alpha * scale);
-    return hlo_select(h, compare(h, "LT", x, 0), below, times(h, x, scale));
+/* The numbers are scalars of x's dtype. */
+static tpj_value *elu(tpj_hlo *h, tpj_value *x, tpj_value *alpha, tpj_value *scale, tpj_value *input_scale) {
+    tpj_value *below = hlo_unary(h, "exponential_minus_one", hlo_mul(h, x, input_scale));
+    below = hlo_mul(h, below, hlo_mul(h, alpha, scale));
+    return hlo_select(h, compare(h, "LT", x, 0), below, hlo_mul(h, x, scale));
 }
 
 static void emit_elu(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
-    double scale = tpj_float(e, "scale", 1), input_scale = tpj_float(e, "input_scale", 1);
-    tpj_out_as(e, elu(nn.h, nn.x, tpj_float(e, "alpha", 1), scale, input_scale), nn.dtype);
+    tpj_value *alpha = given(e, &nn, "alpha", 1), *scale = given(e, &nn, "scale", 1);
+    tpj_out_as(e, elu(nn.h, nn.x, alpha, scale, given(e, &nn, "input_scale", 1)), nn.dtype);
 }
 
 static void emit_celu(tpj_emit *e) {
     tpj_nn nn;
-    double alpha = tpj_float(e, "alpha", 1);
-    if (alpha == 0) {
+    if (tpj_is_constant(e, "alpha") && tpj_float(e, "alpha", 1) == 0) { /* zero is always baked */
         tpj_fail(e, TPJ_RUNTIME, "ZeroDivisionError: alpha cannot be 0 for CELU");
         return;
     }
     if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
-    tpj_out_as(e, elu(nn.h, nn.x, alpha, 1, 1 / alpha), nn.dtype);
+    tpj_value *alpha = given(e, &nn, "alpha", 1), *one = number(nn.h, nn.x, 1);
+    tpj_out_as(e, elu(nn.h, nn.x, alpha, one, hlo_div(nn.h, one, alpha)), nn.dtype);
 }
 
 static void emit_elu_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self_or_result", "grad_output", &nn)) return;
-    double alpha = tpj_float(e, "alpha", 1), scale = tpj_float(e, "scale", 1);
-    double input_scale = tpj_float(e, "input_scale", 1);
-    bool is_result = tpj_bool(e, "is_result", false);
-    if (is_result && alpha < 0) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "In-place elu backward calculation is triggered with a negative slope which is not supported.");
-        return;
+    tpj_hlo *h = nn.h;
+    tpj_value *alpha = given(e, &nn, "alpha", 1), *scale = given(e, &nn, "scale", 1);
+    tpj_value *input_scale = given(e, &nn, "input_scale", 1), *height = hlo_mul(h, alpha, scale), *below;
+    if (tpj_bool(e, "is_result", false)) {
+        tpj_require(e, "alpha", 0, INFINITY,
+                    "In-place elu backward calculation is triggered with a negative slope which is not supported: ");
+        below = hlo_mul(h, hlo_add(h, nn.x, height), input_scale);
+    } else {
+        below = hlo_mul(h, hlo_exp(h, hlo_mul(h, nn.x, input_scale)), hlo_mul(h, height, input_scale));
     }
-    tpj_value *below = is_result
-                           ? times(nn.h, plus(nn.h, nn.x, alpha * scale), input_scale)
-                           : times(nn.h, hlo_exp(nn.h, times(nn.h, nn.x, input_scale)), alpha * scale * input_scale);
-    tpj_value *slope = hlo_select(nn.h, compare(nn.h, "LE", nn.x, 0), below, number(nn.h, nn.x, scale));
-    tpj_out_as(e, hlo_mul(nn.h, nn.grad, slope), nn.dtype);
+    tpj_value *slope = hlo_select(h, compare(h, "LE", nn.x, 0), below, scale);
+    tpj_out_as(e, hlo_mul(h, nn.grad, slope), nn.dtype);
 }
 
 static void emit_leaky_relu(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
-    tpj_value *below = times(nn.h, nn.x, tpj_float(e, "negative_slope", 0.01));
+    tpj_value *below = hlo_mul(nn.h, nn.x, given(e, &nn, "negative_slope", 0.01));
     tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", nn.x, 0), nn.x, below), nn.dtype);
 }
 
 static void emit_leaky_relu_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", "grad_output", &nn)) return;
-    double slope = tpj_float(e, "negative_slope", 0.01);
-    if (slope < 0 && tpj_bool(e, "self_is_result", false)) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 "In-place leakyReLu backward calculation is triggered with a negative slope which is not supported.");
-        return;
-    }
-    tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", nn.x, 0), nn.grad, times(nn.h, nn.grad, slope)), nn.dtype);
+    if (tpj_bool(e, "self_is_result", false))
+        tpj_require(
+            e, "negative_slope", 0, INFINITY,
+            "In-place leakyReLu backward calculation is triggered with a negative slope which is not supported: ");
+    tpj_value *below = hlo_mul(nn.h, nn.grad, given(e, &nn, "negative_slope", 0.01));
+    tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", nn.x, 0), nn.grad, below), nn.dtype);
 }
 
 /* ---- piecewise linear ones ---- */
@@ -249,35 +249,33 @@ static void emit_hardswish_backward(tpj_emit *e) {
 }
 
 /* -lambda <= x <= lambda */
-static tpj_value *is_within(tpj_hlo *h, tpj_value *x, double lambda) {
-    return hlo_and(h, compare(h, "GE", x, -lambda), compare(h, "LE", x, lambda));
+static tpj_value *is_within(tpj_hlo *h, tpj_value *x, tpj_value *lambda) {
+    return hlo_and(h, hlo_compare(h, "GE", x, hlo_neg(h, lambda)), hlo_compare(h, "LE", x, lambda));
 }
 
 static void emit_hardshrink(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
-    tpj_value *inside = is_within(nn.h, nn.x, tpj_float(e, "lambd", 0.5));
+    tpj_value *inside = is_within(nn.h, nn.x, given(e, &nn, "lambd", 0.5));
     tpj_out_as(e, hlo_select(nn.h, inside, number(nn.h, nn.x, 0), nn.x), nn.dtype);
 }
 
 static void emit_softshrink(tpj_emit *e) {
     tpj_nn nn;
-    double lambda = tpj_float(e, "lambd", 0.5);
-    if (lambda < 0) {
-        tpj_fail(e, TPJ_RUNTIME, "lambda must be greater or equal to 0, but found to be %g.", lambda);
-        return;
-    }
+    tpj_require(e, "lambd", 0, INFINITY, "lambda must be greater or equal to 0, but found to be ");
     if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
+    tpj_hlo *h = nn.h;
+    tpj_value *lambda = given(e, &nn, "lambd", 0.5), *below = hlo_compare(h, "LT", nn.x, hlo_neg(h, lambda));
     /* x * 0 in the middle, so that NaN stays NaN. */
-    tpj_value *rest =
-        hlo_select(nn.h, compare(nn.h, "LT", nn.x, -lambda), plus(nn.h, nn.x, lambda), times(nn.h, nn.x, 0));
-    tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", nn.x, lambda), plus(nn.h, nn.x, -lambda), rest), nn.dtype);
+    tpj_value *rest = hlo_select(h, below, hlo_add(h, nn.x, lambda), times(h, nn.x, 0));
+    tpj_value *above = hlo_compare(h, "GT", nn.x, lambda);
+    tpj_out_as(e, hlo_select(h, above, hlo_sub(h, nn.x, lambda), rest), nn.dtype);
 }
 
 static void emit_shrink_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", tpj_row(e)->hlo, &nn)) return;
-    tpj_value *inside = is_within(nn.h, nn.x, tpj_float(e, "lambd", 0.5));
+    tpj_value *inside = is_within(nn.h, nn.x, given(e, &nn, "lambd", 0.5));
     tpj_out_as(e, hlo_select(nn.h, inside, number(nn.h, nn.grad, 0), nn.grad), nn.dtype);
 }
 
@@ -286,19 +284,19 @@ static void emit_shrink_backward(tpj_emit *e) {
 static void emit_softplus(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", NULL, &nn)) return;
-    double beta = tpj_float(e, "beta", 1);
-    tpj_value *scaled = times(nn.h, nn.x, beta);
-    tpj_value *soft = hlo_div(nn.h, hlo_unary(nn.h, "log_plus_one", hlo_exp(nn.h, scaled)), number(nn.h, nn.x, beta));
-    tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", scaled, tpj_float(e, "threshold", 20)), nn.x, soft), nn.dtype);
+    tpj_value *beta = given(e, &nn, "beta", 1), *scaled = hlo_mul(nn.h, nn.x, beta);
+    tpj_value *soft = hlo_div(nn.h, hlo_unary(nn.h, "log_plus_one", hlo_exp(nn.h, scaled)), beta);
+    tpj_value *large = hlo_compare(nn.h, "GT", scaled, given(e, &nn, "threshold", 20));
+    tpj_out_as(e, hlo_select(nn.h, large, nn.x, soft), nn.dtype);
 }
 
 static void emit_softplus_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", "grad_output", &nn)) return;
-    tpj_value *scaled = times(nn.h, nn.x, tpj_float(e, "beta", 1));
+    tpj_value *scaled = hlo_mul(nn.h, nn.x, given(e, &nn, "beta", 1));
     tpj_value *soft = hlo_mul(nn.h, nn.grad, tpj_nn_sigmoid(nn.h, scaled));
-    tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", scaled, tpj_float(e, "threshold", 20)), nn.grad, soft),
-               nn.dtype);
+    tpj_value *large = hlo_compare(nn.h, "GT", scaled, given(e, &nn, "threshold", 20));
+    tpj_out_as(e, hlo_select(nn.h, large, nn.grad, soft), nn.dtype);
 }
 
 /* min(x, 0) - log1p(exp(-|x|)). The buffer would hold exp(-|x|) for the gradient, which computes it again instead. */
@@ -336,11 +334,13 @@ static void emit_sigmoid_backward(tpj_emit *e) {
 static void emit_logit_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", "grad_output", &nn)) return;
-    double eps = tpj_float(e, "eps", -1);
-    double low = eps < 0 ? 0 : eps, high = eps < 0 ? 1 : 1 - eps;
-    tpj_value *inner = hlo_div(nn.h, nn.grad, hlo_mul(nn.h, nn.x, one_minus(nn.h, nn.x)));
-    tpj_value *outside = hlo_or(nn.h, compare(nn.h, "LT", nn.x, low), compare(nn.h, "GT", nn.x, high));
-    tpj_out_as(e, hlo_select(nn.h, outside, number(nn.h, nn.x, eps < 0 ? NAN : 0), inner), nn.dtype);
+    tpj_hlo *h = nn.h;
+    tpj_value *eps = given(e, &nn, "eps", -1), *zero = number(h, nn.x, 0);
+    tpj_value *none = hlo_compare(h, "LT", eps, zero), *low = hlo_select(h, none, zero, eps);
+    tpj_value *inner = hlo_div(h, nn.grad, hlo_mul(h, nn.x, one_minus(h, nn.x)));
+    tpj_value *outside = hlo_compare(h, "LT", nn.x, low);
+    outside = hlo_or(h, outside, hlo_compare(h, "GT", nn.x, one_minus(h, low)));
+    tpj_out_as(e, hlo_select(h, outside, hlo_select(h, none, number(h, nn.x, NAN), zero), inner), nn.dtype);
 }
 
 /* ---- prelu ---- */
@@ -433,58 +433,60 @@ static void emit_glu_backward_jvp(tpj_emit *e) {
 static void emit_rrelu_backward(tpj_emit *e) {
     tpj_nn nn;
     if (!tpj_nn_begin(e, "self", "grad_output", &nn)) return;
-    double lower = tpj_float(e, "lower", 1.0 / 8), upper = tpj_float(e, "upper", 1.0 / 3);
-    if (tpj_bool(e, "training", false) && upper - lower > 1e-6) {
-        tpj_out_as(e, hlo_mul(nn.h, nn.grad, tpj_in_as(e, "noise", nn.compute)), nn.dtype);
-        return;
+    tpj_hlo *h = nn.h;
+    tpj_value *lower = given(e, &nn, "lower", 1.0 / 8), *upper = given(e, &nn, "upper", 1.0 / 3);
+    tpj_value *below = hlo_mul(h, nn.grad, times(h, hlo_add(h, lower, upper), 0.5));
+    tpj_value *grad = hlo_select(h, compare(h, "GT", nn.x, 0), nn.grad, below);
+    if (tpj_bool(e, "training", false)) { /* with one slope, nothing was drawn */
+        tpj_value *drawn = compare(h, "GT", hlo_sub(h, upper, lower), 1e-6);
+        grad = hlo_select(h, drawn, hlo_mul(h, nn.grad, tpj_in_as(e, "noise", nn.compute)), grad);
     }
-    tpj_value *below = times(nn.h, nn.grad, (lower + upper) / 2);
-    tpj_out_as(e, hlo_select(nn.h, compare(nn.h, "GT", nn.x, 0), nn.grad, below), nn.dtype);
+    tpj_out_as(e, grad, nn.dtype);
 }
 
 #define ROW(op, parameters, emitter) {.name = op, .params = parameters, .emit = emitter, .layout = TPJ_LAYOUT_POINTWISE}
 
 const tpj_op_def tpj_ops_activation[] = {
     ROW("relu", "T self", emit_relu),
-    ROW("hardtanh", "T self, S! min_val=-1, S! max_val=1", emit_hardtanh),
-    ROW("hardtanh_backward", "T grad_output, T self, S! min_val, S! max_val", emit_hardtanh_backward),
-    ROW("threshold", "T self, S! threshold, S! value", emit_threshold),
-    ROW("threshold_backward", "T grad_output, T self, S! threshold", emit_threshold_backward),
+    ROW("hardtanh", "T self, S~ min_val=-1, S~ max_val=1", emit_hardtanh),
+    ROW("hardtanh_backward", "T grad_output, T self, S~ min_val, S~ max_val", emit_hardtanh_backward),
+    ROW("threshold", "T self, S~ threshold, S~ value", emit_threshold),
+    ROW("threshold_backward", "T grad_output, T self, S~ threshold", emit_threshold_backward),
     ROW("gelu", "T self, Str approximate=\"none\"", emit_gelu),
     ROW("gelu_backward", "T grad_output, T self, Str approximate=\"none\"", emit_gelu_backward),
     ROW("silu", "T self", emit_silu),
     ROW("silu_backward", "T grad_output, T self", emit_silu_backward),
     ROW("mish", "T self", emit_mish),
     ROW("mish_backward", "T grad_output, T self", emit_mish_backward),
-    ROW("elu", "T self, S! alpha=1, S! scale=1, S! input_scale=1", emit_elu),
-    ROW("elu_backward", "T grad_output, S! alpha, S! scale, S! input_scale, B is_result, T self_or_result",
+    ROW("elu", "T self, S~ alpha=1, S~ scale=1, S~ input_scale=1", emit_elu),
+    ROW("elu_backward", "T grad_output, S~ alpha, S~ scale, S~ input_scale, B is_result, T self_or_result",
         emit_elu_backward),
-    ROW("celu", "T self, S! alpha=1.0", emit_celu),
-    ROW("leaky_relu", "T self, S! negative_slope=0.01", emit_leaky_relu),
-    ROW("leaky_relu_backward", "T grad_output, T self, S! negative_slope, B self_is_result", emit_leaky_relu_backward),
+    ROW("celu", "T self, S^ alpha=1.0", emit_celu),
+    ROW("leaky_relu", "T self, S~ negative_slope=0.01", emit_leaky_relu),
+    ROW("leaky_relu_backward", "T grad_output, T self, S~ negative_slope, B self_is_result", emit_leaky_relu_backward),
     ROW("hardsigmoid", "T self", emit_hardsigmoid),
     ROW("hardsigmoid_backward", "T grad_output, T self", emit_hardsigmoid_backward),
     ROW("hardswish", "T self", emit_hardswish),
     ROW("hardswish_backward", "T grad_output, T self", emit_hardswish_backward),
-    ROW("hardshrink", "T self, S! lambd=0.5", emit_hardshrink),
+    ROW("hardshrink", "T self, S~ lambd=0.5", emit_hardshrink),
     {.name = "hardshrink_backward",
-     .params = "T grad_out, T self, S! lambd",
+     .params = "T grad_out, T self, S~ lambd",
      .emit = emit_shrink_backward,
      .layout = TPJ_LAYOUT_POINTWISE,
      .hlo = "grad_out"},
-    ROW("softshrink", "T self, S! lambd=0.5", emit_softshrink),
+    ROW("softshrink", "T self, S~ lambd=0.5", emit_softshrink),
     {.name = "softshrink_backward",
-     .params = "T grad_output, T self, S! lambd",
+     .params = "T grad_output, T self, S~ lambd",
      .emit = emit_shrink_backward,
      .layout = TPJ_LAYOUT_POINTWISE,
      .hlo = "grad_output"},
-    ROW("softplus", "T self, S! beta=1, S! threshold=20", emit_softplus),
-    ROW("softplus_backward", "T grad_output, T self, S! beta, S! threshold", emit_softplus_backward),
+    ROW("softplus", "T self, S~ beta=1, S~ threshold=20", emit_softplus),
+    ROW("softplus_backward", "T grad_output, T self, S~ beta, S~ threshold", emit_softplus_backward),
     ROW("log_sigmoid_forward", "T self", emit_log_sigmoid),
     ROW("log_sigmoid_backward", "T grad_output, T self, T buffer", emit_log_sigmoid_backward),
     ROW("tanh_backward", "T grad_output, T output", emit_tanh_backward),
     ROW("sigmoid_backward", "T grad_output, T output", emit_sigmoid_backward),
-    ROW("logit_backward", "T grad_output, T self, F? eps", emit_logit_backward),
+    ROW("logit_backward", "T grad_output, T self, F~? eps", emit_logit_backward),
     ROW("_prelu_kernel", "T self, T weight", emit_prelu),
     ROW("_prelu_kernel_backward", "T grad_output, T self, T weight", emit_prelu_backward),
     {.name = "glu", .params = "T self, I dim=-1", .emit = emit_glu, .layout = TPJ_LAYOUT_SELF},
@@ -493,6 +495,6 @@ const tpj_op_def tpj_ops_activation[] = {
     {.name = "glu_backward_jvp",
      .params = "T grad_x, T grad_glu, T x, T dgrad_glu, T dx, I dim",
      .emit = emit_glu_backward_jvp},
-    ROW("rrelu_with_noise_backward", "T grad_output, T self, T noise, S! lower, S! upper, B training, B self_is_result",
+    ROW("rrelu_with_noise_backward", "T grad_output, T self, T noise, S~ lower, S~ upper, B training, B self_is_result",
         emit_rrelu_backward),
     {0}};

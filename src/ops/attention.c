@@ -13,7 +13,8 @@ typedef struct attention {
     tpj_dtype dtype, compute;
     int64_t batch, heads, kv_heads, group, length, key_length, width, value_width;
     tpj_value *query, *key, *value; /* query: [batch, kv_heads, group * length, width], others with key_length */
-    double scale, dropout;
+    bool drops;
+    tpj_value *scale, *dropout; /* in the compute dtype; in F64 */
 } attention;
 
 /* [batch, heads, length, n] to [batch, kv_heads, group * length, n] and back. */
@@ -48,8 +49,10 @@ static bool begin(tpj_emit *e, attention *a) {
         return false;
     }
     a->group = a->heads / a->kv_heads;
-    a->dropout = tpj_float(e, "dropout_p", 0);
-    a->scale = tpj_float(e, "scale", 1 / sqrt((double)a->width));
+    tpj_require(e, "dropout_p", 0, 1, "dropout probability has to be between 0 and 1, but got ");
+    a->drops = !tpj_is_constant(e, "dropout_p") || tpj_float(e, "dropout_p", 0) > 0;
+    a->dropout = tpj_scalar_or(e, "dropout_p", TPJ_F64, 0);
+    a->scale = tpj_scalar_or(e, "scale", a->compute, 1 / sqrt((double)a->width));
     a->query = fold(a, tpj_in(e, "query"), a->width);
     a->key = tpj_in(e, "key");
     a->value = tpj_in(e, "value");
@@ -77,7 +80,7 @@ static tpj_value *visible(tpj_emit *e, const attention *a) {
 /* The scores in [batch, kv_heads, group * length, key_length]: scale q k + bias, -inf where hidden. */
 static tpj_value *scores(tpj_emit *e, const attention *a) {
     tpj_hlo *h = a->h;
-    tpj_value *x = tpj_nn_mul_number(h, dot(a, a->query, a->key, 3, 3), a->scale);
+    tpj_value *x = hlo_mul(h, dot(a, a->query, a->key, 3, 3), a->scale);
     const int64_t dims[] = {a->batch, a->heads, a->length, a->key_length};
     if (tpj_has(e, "attn_bias") && tpj_in_type(e, "attn_bias").dtype != TPJ_BOOL) {
         tpj_value *bias = hlo_expand(h, tpj_in_as(e, "attn_bias", a->compute), 4, dims);
@@ -92,15 +95,19 @@ static tpj_value *scores(tpj_emit *e, const attention *a) {
 static tpj_value *dropout_factors(const attention *a, tpj_value *seed) {
     tpj_hlo *h = a->h;
     int64_t n = a->batch * a->heads * a->length * a->key_length, even = n + n % 2;
-    if (n == 0 || a->dropout >= 1) {
+    if (n == 0) {
         const int64_t dims[] = {a->batch, a->heads, a->length, a->key_length};
         return fold(a, hlo_zeros(h, a->compute, 4, dims), a->key_length);
     }
     tpj_value *bits = hlo_random_bits(h, seed, TPJ_U32, 1, &even, NULL);
     bits = fold(a, hlo_slice_dim(h, bits, 0, 0, n, 1), a->key_length);
-    tpj_value *limit = hlo_integer(h, TPJ_U32, (int64_t)(a->dropout * 0x1p32));
+    /* 2^32 does not fit the bits: where all are dropped, the limit is one less and the factor is 0 */
+    tpj_value *one = hlo_number(h, TPJ_F64, 1), *all = hlo_compare(h, "GE", a->dropout, one);
+    tpj_value *limit = hlo_mul(h, a->dropout, hlo_number(h, TPJ_F64, 0x1p32));
+    limit = hlo_convert(h, hlo_min(h, limit, hlo_number(h, TPJ_F64, 0x1p32 - 1)), TPJ_U32);
     tpj_value *kept = hlo_compare(h, "GE", bits, limit);
-    return hlo_mul(h, hlo_convert(h, kept, a->compute), hlo_number(h, a->compute, 1 / (1 - a->dropout)));
+    tpj_value *factor = hlo_select(h, all, hlo_number(h, TPJ_F64, 0), hlo_div(h, one, hlo_sub(h, one, a->dropout)));
+    return hlo_mul(h, hlo_convert(h, kept, a->compute), hlo_convert(h, factor, a->compute));
 }
 
 static const int64_t last[] = {3};
@@ -119,7 +126,7 @@ static void emit_attention(tpj_emit *e) {
     tpj_value *divisor = hlo_select(h, hlo_compare(h, "EQ", sum, zero), tpj_nn_number(h, x, 1), sum);
     tpj_value *probabilities = hlo_div(h, powers, tpj_nn_spread(h, divisor, x, last, 1));
     tpj_value *seed = NULL;
-    if (a.dropout > 0) {
+    if (a.drops) {
         const int64_t two[] = {2};
         seed = tpj_random_bits(e, TPJ_U64, 1, two);
         probabilities = hlo_mul(h, probabilities, dropout_factors(&a, seed));
@@ -162,7 +169,7 @@ static void emit_attention_backward(tpj_emit *e) {
                      lse);
     tpj_value *probabilities = hlo_exp(h, hlo_sub(h, x, tpj_nn_spread(h, lse, x, last, 1)));
     tpj_value *dropped = probabilities, *slope = dot(&a, grad, a.value, 3, 3);
-    if (a.dropout > 0) {
+    if (a.drops) {
         if (!tpj_has(e, "philox_seed")) {
             tpj_fail(e, TPJ_RUNTIME, "the seed of the forward pass's dropout is missing");
             return;
@@ -175,7 +182,7 @@ static void emit_attention_backward(tpj_emit *e) {
         hlo_mul(h, hlo_convert(h, grad, a.compute), fold(&a, tpj_in_as(e, "out", a.compute), a.value_width));
     tpj_value *delta = hlo_reduce(h, "add", product, NULL, last, 1);
     slope = hlo_mul(h, probabilities, hlo_sub(h, slope, tpj_nn_spread(h, delta, x, last, 1)));
-    tpj_value *scaled = hlo_convert(h, tpj_nn_mul_number(h, slope, a.scale), a.dtype);
+    tpj_value *scaled = hlo_convert(h, hlo_mul(h, slope, a.scale), a.dtype);
     if (mask[0])
         tpj_out_as(e, unfold(&a, dot(&a, scaled, a.key, 3, 2), a.width), a.dtype);
     else
@@ -197,12 +204,12 @@ static void emit_attention_backward(tpj_emit *e) {
 
 const tpj_op_def tpj_ops_attention[] = {
     {.name = "_scaled_dot_product_fused_attention_overrideable",
-     .params = "T query, T key, T value, T? attn_bias, F dropout_p=0.0, B is_causal=false, F? scale",
+     .params = "T query, T key, T value, T? attn_bias, F~ dropout_p=0.0, B is_causal=false, F~? scale",
      .emit = emit_attention,
      .flags = TPJ_OP_RANDOM},
     {.name = "_scaled_dot_product_fused_attention_overrideable_backward",
      .params =
-         "T grad_out, T query, T key, T value, T? attn_bias, B[] grad_input_mask, T out, T logsumexp, F dropout_p, "
-         "B is_causal, T? philox_seed, F? scale",
+         "T grad_out, T query, T key, T value, T? attn_bias, B[] grad_input_mask, T out, T logsumexp, F~ dropout_p, "
+         "B is_causal, T? philox_seed, F~? scale",
      .emit = emit_attention_backward},
     {0}};

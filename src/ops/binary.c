@@ -541,7 +541,7 @@ const tpj_op_def tpj_ops_binary[] = {
     TENSORS("fmod.Tensor", emit_fmod),
     NUMBER_RIGHT("fmod.Scalar", emit_fmod),
     ROW("pow.Tensor_Tensor", "T self, T exponent", emit_pow),
-    ROW("pow.Tensor_Scalar", "T self, S~ exponent", emit_pow_number),
+    ROW("pow.Tensor_Scalar", "T self, S^ exponent", emit_pow_number),
     ROW("pow.Scalar", "S self, T exponent", emit_pow),
     TENSORS("atan2", emit_float, .hlo = "atan2"),
     TENSORS("hypot", emit_hypot),

@@ -98,7 +98,7 @@ static void emit_eye(tpj_emit *e) {
 /* ---- arange ---- */
 
 enum { ARANGE_END = 1, ARANGE_START, ARANGE_STEP };
-enum { SIZE_STEP_ZERO = -1, SIZE_WRONG_SIGN = -2 };
+enum { SIZE_STEP_ZERO = -1, SIZE_WRONG_SIGN = -2, SIZE_NOT_FINITE = -3 };
 
 /* start, end and step of an arange; what the overload lacks is a constant. */
 typedef struct range {
@@ -131,24 +131,31 @@ static bool range_is_constant(tpj_emit *e) {
     return constant;
 }
 
-/* Counted in 64 bits: in integers where all are, in F64 elsewhere. */
-static void count_arange(tpj_emit *e) {
-    tpj_hlo *h = tpj_builder(e);
-    bool integers = range_dtype(e) == TPJ_I64;
-    range r = read_range(e, integers ? TPJ_I64 : TPJ_F64);
-    tpj_value *zero = hlo_number(h, r.step->type.dtype, 0), *span = hlo_sub(h, r.end, r.start), *n;
-    tpj_value *none = hlo_compare(h, "EQ", r.step, zero);
-    tpj_value *step = hlo_select(h, none, hlo_number(h, r.step->type.dtype, 1), r.step);
-    if (integers) { /* rounded away from zero: both have one sign, or the result is not used */
-        tpj_value *whole = hlo_div(h, span, step), *rest = hlo_compare(h, "NE", hlo_mul(h, whole, step), span);
-        n = hlo_add(h, whole, hlo_convert(h, rest, TPJ_I64));
-    } else {
-        n = hlo_convert(h, hlo_unary(h, "ceil", hlo_div(h, span, step)), TPJ_I64);
+static int64_t float_size(double start, double end, double step) {
+    double n = ceil((end - start) / step);
+    if (!(fabs(start) < HUGE_VAL) || !(fabs(end) < HUGE_VAL) || !(fabs(n) < 0x1p63)) return SIZE_NOT_FINITE;
+    if (step > 0 ? end < start : end > start) return SIZE_WRONG_SIGN;
+    return (int64_t)n;
+}
+
+/* How many numbers, or what is wrong. Counted in integers where all three are, as PyTorch does. */
+static int64_t arange_size(const tpj_number *numbers, int n) {
+    tpj_number zero = {.kind = TPJ_NUMBER_INT}, one = {.kind = TPJ_NUMBER_INT, .integer = 1};
+    const tpj_number *given[] = {n > 1 ? &numbers[0] : &zero, &numbers[n > 1], n > 2 ? &numbers[2] : &one};
+    double real[3];
+    bool integers = true;
+    for (int i = 0; i < 3; i++) {
+        bool is_integer = given[i]->kind < TPJ_NUMBER_FLOAT;
+        integers = integers && is_integer;
+        real[i] = is_integer ? (double)given[i]->integer : given[i]->parts[0];
     }
-    tpj_value *down = hlo_compare(h, "LT", step, zero);
-    tpj_value *wrong = hlo_select(h, down, hlo_compare(h, "GT", span, zero), hlo_compare(h, "LT", span, zero));
-    n = hlo_select(h, wrong, hlo_integer(h, TPJ_I64, SIZE_WRONG_SIGN), n);
-    tpj_out(e, hlo_select(h, none, hlo_integer(h, TPJ_I64, SIZE_STEP_ZERO), n));
+    if (real[2] == 0) return SIZE_STEP_ZERO;
+    int64_t start = given[0]->integer, end = given[1]->integer, step = given[2]->integer;
+    if (!integers || step == INT64_MIN) return float_size(real[0], real[1], real[2]);
+    if (step > 0 ? end < start : end > start) return SIZE_WRONG_SIGN;
+    uint64_t span = step > 0 ? (uint64_t)end - (uint64_t)start : (uint64_t)start - (uint64_t)end;
+    uint64_t width = (uint64_t)(step > 0 ? step : -step), size = span / width + (span % width != 0);
+    return size <= INT64_MAX ? (int64_t)size : SIZE_NOT_FINITE;
 }
 
 /* The same for numbers that the graph knows. */
@@ -156,9 +163,7 @@ static int64_t constant_size(tpj_emit *e) {
     int form = tpj_row(e)->variant;
     double start = form >= ARANGE_START ? tpj_float(e, "start", 0) : 0, end = tpj_float(e, "end", 0);
     double step = form >= ARANGE_STEP ? tpj_float(e, "step", 1) : 1;
-    if (step == 0) return SIZE_STEP_ZERO;
-    if (step > 0 ? end < start : end > start) return SIZE_WRONG_SIGN;
-    return (int64_t)ceil((end - start) / step);
+    return step == 0 ? SIZE_STEP_ZERO : float_size(start, end, step);
 }
 
 static void emit_arange(tpj_emit *e) {
@@ -167,8 +172,9 @@ static void emit_arange(tpj_emit *e) {
     int64_t n = range_is_constant(e) ? constant_size(e) : tpj_size(e, 0);
     if (n < 0) {
         tpj_fail(e, TPJ_RUNTIME,
-                 n == SIZE_STEP_ZERO ? "step must be nonzero"
-                                     : "upper bound and lower bound inconsistent with step sign");
+                 n == SIZE_STEP_ZERO    ? "step must be nonzero"
+                 : n == SIZE_WRONG_SIGN ? "upper bound and lower bound inconsistent with step sign"
+                                        : "unsupported range");
         return;
     }
     tpj_dtype compute = tpj_compute_dtype(dtype);
@@ -263,19 +269,19 @@ const tpj_op_def tpj_ops_create[] = {
     {.name = "arange",
      .params = "S end, D? dtype=None",
      .emit = emit_arange,
-     .count = count_arange,
+     .size = arange_size,
      .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED,
      .variant = ARANGE_END},
     {.name = "arange.start",
      .params = "S start, S end, D? dtype=None",
      .emit = emit_arange,
-     .count = count_arange,
+     .size = arange_size,
      .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED,
      .variant = ARANGE_START},
     {.name = "arange.start_step",
      .params = "S start, S end, S step=1, D? dtype=None",
      .emit = emit_arange,
-     .count = count_arange,
+     .size = arange_size,
      .flags = TPJ_OP_FACTORY | TPJ_OP_SIZED,
      .variant = ARANGE_STEP},
     {.name = "linspace",

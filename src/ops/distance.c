@@ -63,10 +63,25 @@ static void emit_euclidean_dist(tpj_emit *e) {
     if (read_points(e, &x1, &x2)) tpj_out(e, euclidean(tpj_builder(e), x1, x2));
 }
 
-static tpj_value *power(tpj_hlo *h, tpj_value *x, double p) { return hlo_pow(h, x, hlo_number(h, x->type.dtype, p)); }
+/* p where it is known. NaN: it is given at run time, and none of those that have formulas of their own. */
+static double known_p(tpj_emit *e) { return tpj_is_constant(e, "p") ? tpj_float(e, "p", 2) : NAN; }
+
+/* x to the power of p - less. */
+static tpj_value *power(tpj_emit *e, tpj_value *x, double less) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *p = tpj_scalar(e, "p", x->type.dtype);
+    return hlo_pow(h, x, hlo_sub(h, p, hlo_number(h, x->type.dtype, less)));
+}
+
+static tpj_value *root(tpj_emit *e, tpj_value *x) {
+    tpj_hlo *h = tpj_builder(e);
+    return hlo_pow(h, x, hlo_div(h, hlo_number(h, x->type.dtype, 1), tpj_scalar(e, "p", x->type.dtype)));
+}
 
 /* p-norms of the differences of all pairs of points, [.., P, R]. */
-static tpj_value *pair_norms(tpj_hlo *h, tpj_value *x1, tpj_value *x2, double p) {
+static tpj_value *pair_norms(tpj_emit *e, tpj_value *x1, tpj_value *x2) {
+    tpj_hlo *h = tpj_builder(e);
+    double p = known_p(e);
     tpj_dtype dtype = x1->type.dtype;
     tpj_value *distance = hlo_abs(h, differences(h, x1, x2));
     int last = distance->type.rank - 1;
@@ -80,7 +95,7 @@ static tpj_value *pair_norms(tpj_hlo *h, tpj_value *x1, tpj_value *x2, double p)
     }
     if (p == 1) return hlo_reduce_dim(h, "add", distance, last);
     if (p == 2) return hlo_sqrt(h, hlo_reduce_dim(h, "add", hlo_mul(h, distance, distance), last));
-    return power(h, hlo_reduce_dim(h, "add", power(h, distance, p), last), 1 / p);
+    return root(e, hlo_reduce_dim(h, "add", power(e, distance, 0), last));
 }
 
 static void emit_cdist_forward(tpj_emit *e) {
@@ -88,30 +103,30 @@ static void emit_cdist_forward(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x1, *x2;
     if (!read_points(e, &x1, &x2)) return;
-    double p = tpj_float(e, "p", 2);
-    if (p < 0) {
-        tpj_fail(e, TPJ_RUNTIME, "cdist only supports non-negative p values");
-        return;
-    }
+    double p = known_p(e);
+    tpj_require(e, "p", 0, HUGE_VAL, "cdist only supports non-negative p values, got ");
     int64_t mode = tpj_int(e, "compute_mode", MODE_IF_NECESSARY);
     bool many = hlo_dim(x1, -2) > MANY_POINTS || hlo_dim(x2, -2) > MANY_POINTS;
     if (p == 2 && hlo_dim(x1, -1) > 0 && (mode == MODE_PRODUCT || (mode == MODE_IF_NECESSARY && many))) {
         tpj_out(e, euclidean(h, x1, x2));
         return;
     }
-    tpj_out(e, pair_norms(h, x1, x2, p));
+    tpj_out(e, pair_norms(e, x1, x2));
 }
 
 /* d distance / d difference, element by element. `distance` and `grad` have a last dimension of 1 repeated. */
-static tpj_value *distance_slope(tpj_hlo *h, double p, tpj_value *difference, tpj_value *distance) {
+static tpj_value *distance_slope(tpj_emit *e, tpj_value *difference, tpj_value *distance) {
+    tpj_hlo *h = tpj_builder(e);
+    double p = known_p(e);
     tpj_dtype dtype = difference->type.dtype;
     tpj_value *zero = hlo_number(h, dtype, 0), *size = hlo_abs(h, difference), *sign = hlo_unary(h, "sign", difference);
     if (p == 1) return sign;
     if (isinf(p)) return hlo_select(h, hlo_compare(h, "EQ", size, distance), sign, zero);
     tpj_value *flat = hlo_compare(h, "EQ", distance, zero);
-    if (p < 1) flat = hlo_or(h, flat, hlo_compare(h, "EQ", difference, zero));
+    tpj_value *steep = hlo_compare(h, "LT", tpj_scalar(e, "p", dtype), hlo_number(h, dtype, 1));
+    flat = hlo_or(h, flat, hlo_and(h, steep, hlo_compare(h, "EQ", difference, zero)));
     tpj_value *slope = p == 2 ? hlo_div(h, difference, distance)
-                              : hlo_div(h, hlo_mul(h, sign, power(h, size, p - 1)), power(h, distance, p - 1));
+                              : hlo_div(h, hlo_mul(h, sign, power(e, size, 1)), power(e, distance, 1));
     return hlo_select(h, flat, zero, slope);
 }
 
@@ -119,8 +134,7 @@ static void emit_cdist_backward(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x1, *x2;
     if (!read_points(e, &x1, &x2)) return;
-    double p = tpj_float(e, "p", 2);
-    if (p == 0) {
+    if (known_p(e) == 0) {
         tpj_out(e, hlo_zeros(h, x1->type.dtype, x1->type.rank, x1->type.dims));
         return;
     }
@@ -128,7 +142,7 @@ static void emit_cdist_backward(tpj_emit *e) {
     int rank = difference->type.rank;
     tpj_value *grad = hlo_expand(h, hlo_unsqueeze(h, tpj_in(e, "grad"), rank - 1), rank, difference->type.dims);
     tpj_value *distance = hlo_expand(h, hlo_unsqueeze(h, tpj_in(e, "cdist"), rank - 1), rank, difference->type.dims);
-    tpj_value *slope = distance_slope(h, p, difference, distance);
+    tpj_value *slope = distance_slope(e, difference, distance);
     tpj_out(e, hlo_reduce_dim(h, "add", hlo_mul(h, grad, slope), rank - 2));
 }
 
@@ -146,7 +160,7 @@ static void emit_pdist_forward(tpj_emit *e) {
         return;
     }
     int64_t n = hlo_dim(x, 0);
-    tpj_value *all = hlo_flatten(h, pair_norms(h, x, x, tpj_float(e, "p", 2)));
+    tpj_value *all = hlo_flatten(h, pair_norms(e, x, x));
     tpj_out(e, tpj_compact(h, pair_mask(h, n), all, n * (n - 1) / 2, hlo_number(h, x->type.dtype, 0)));
 }
 
@@ -163,8 +177,7 @@ static void emit_pdist_backward(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x = tpj_in(e, "self");
     int64_t n = hlo_dim(x, 0);
-    double p = tpj_float(e, "p", 2);
-    if (p == 0 || n <= 1 || hlo_elements(x) == 0) {
+    if (known_p(e) == 0 || n <= 1 || hlo_elements(x) == 0) {
         tpj_out(e, hlo_zeros(h, x->type.dtype, x->type.rank, x->type.dims));
         return;
     }
@@ -172,15 +185,15 @@ static void emit_pdist_backward(tpj_emit *e) {
     tpj_value *grad = hlo_unsqueeze(h, pairs_to_matrix(h, tpj_in(e, "grad"), n), 2);
     tpj_value *distance = hlo_unsqueeze(h, pairs_to_matrix(h, tpj_in(e, "pdist"), n), 2);
     grad = hlo_expand(h, grad, 3, difference->type.dims);
-    tpj_value *slope = distance_slope(h, p, difference, hlo_expand(h, distance, 3, difference->type.dims));
+    tpj_value *slope = distance_slope(e, difference, hlo_expand(h, distance, 3, difference->type.dims));
     tpj_out(e, hlo_reduce_dim(h, "add", hlo_mul(h, grad, slope), 1));
 }
 
 const tpj_op_def tpj_ops_distance[] = {
     {.name = "_euclidean_dist", .params = "T x1, T x2", .emit = emit_euclidean_dist},
-    {.name = "_cdist_forward", .params = "T x1, T x2, F p, I? compute_mode", .emit = emit_cdist_forward},
-    {.name = "_pdist_forward", .params = "T self, F p=2.0", .emit = emit_pdist_forward},
-    {.name = "_pdist_backward", .params = "T grad, T self, F p, T pdist", .emit = emit_pdist_backward},
-    {.name = "_cdist_backward", .params = "T grad, T x1, T x2, F p, T cdist", .emit = emit_cdist_backward},
+    {.name = "_cdist_forward", .params = "T x1, T x2, F^ p, I? compute_mode", .emit = emit_cdist_forward},
+    {.name = "_pdist_forward", .params = "T self, F^ p=2.0", .emit = emit_pdist_forward},
+    {.name = "_pdist_backward", .params = "T grad, T self, F^ p, T pdist", .emit = emit_pdist_backward},
+    {.name = "_cdist_backward", .params = "T grad, T x1, T x2, F^ p, T cdist", .emit = emit_cdist_backward},
     {0},
 };

@@ -21,6 +21,10 @@ static void emit_embedding(tpj_emit *e) {
         return;
     }
     if (!indices_ok(e, indices)) return;
+    if (hlo_elements(indices) > 0 && hlo_dim(weight, 0) == 0) {
+        tpj_fail(e, TPJ_INDEX, "index out of range in self");
+        return;
+    }
     if (hlo_elements(indices) == 0 || hlo_elements(weight) == 0) {
         int rank = indices->type.rank;
         int64_t *dims = hlo_dims(h, rank + 1);
@@ -45,11 +49,12 @@ static tpj_value *as_column(tpj_hlo *h, tpj_value *x, int64_t width) {
 }
 
 /* The index of a row that is not there takes the place of the padding index: its updates are dropped. */
-static tpj_value *drop_padding(tpj_hlo *h, tpj_value *indices, int64_t padding, int64_t n_rows) {
-    if (padding < 0) return indices;
+static tpj_value *drop_padding(tpj_emit *e, tpj_value *indices, int64_t n_rows) {
+    tpj_hlo *h = tpj_builder(e);
+    if (tpj_is_constant(e, "padding_idx") && tpj_int(e, "padding_idx", -1) < 0) return indices;
     tpj_dtype dtype = indices->type.dtype;
-    return hlo_select(h, hlo_compare(h, "EQ", indices, hlo_integer(h, dtype, padding)), hlo_integer(h, dtype, n_rows),
-                      indices);
+    tpj_value *padding = tpj_scalar_or(e, "padding_idx", dtype, -1); /* no index is negative */
+    return hlo_select(h, hlo_compare(h, "EQ", indices, padding), hlo_integer(h, dtype, n_rows), indices);
 }
 
 /* grad[i] added to row indices[i] of n_rows zero rows. */
@@ -78,7 +83,7 @@ static void emit_embedding_dense_backward(tpj_emit *e) {
     grad = hlo_reshape(h, grad, 2, dims);
     indices = tpj_index_argument(e, hlo_flatten(h, indices), n_rows, false);
     if (tpj_bool(e, "scale_grad_by_freq", false)) grad = scale_by_frequency(h, grad, indices, n_rows);
-    indices = drop_padding(h, indices, tpj_int(e, "padding_idx", -1), n_rows);
+    indices = drop_padding(e, indices, n_rows);
     tpj_out_as(e, add_rows(h, indices, grad, n_rows), dtype);
 }
 
@@ -88,7 +93,7 @@ static void emit_embedding_renorm(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *weight = tpj_in(e, "self"), *indices = tpj_in(e, "indices");
     tpj_dtype dtype = weight->type.dtype, compute = tpj_compute_dtype(dtype);
-    double limit = tpj_float(e, "max_norm", 0), p = tpj_float(e, "norm_type", 2);
+    double p = tpj_is_constant(e, "norm_type") ? tpj_float(e, "norm_type", 2) : NAN; /* no special one */
     if (!indices_ok(e, indices)) return;
     if (weight->type.rank != 2) {
         tpj_fail(e, TPJ_RUNTIME, "'self' must be 2-D");
@@ -101,7 +106,8 @@ static void emit_embedding_renorm(tpj_emit *e) {
     indices = tpj_index_argument(e, hlo_flatten(h, indices), hlo_dim(weight, 0), false);
     tpj_value *rows = hlo_convert(h, hlo_take(h, weight, indices, 0), compute), *size = hlo_abs(h, rows);
     int64_t last = 1;
-    tpj_value *power = hlo_number(h, compute, p), *root = hlo_number(h, compute, 1 / p), *norm;
+    tpj_value *power = tpj_scalar(e, "norm_type", compute), *norm;
+    tpj_value *root = hlo_div(h, hlo_number(h, compute, 1), power);
     if (isinf(p)) {
         norm = hlo_reduce(h, "maximum", size, hlo_number(h, compute, 0), &last, 1);
     } else if (p == 2) {
@@ -109,7 +115,7 @@ static void emit_embedding_renorm(tpj_emit *e) {
     } else {
         norm = hlo_pow(h, hlo_reduce_dim(h, "add", hlo_pow(h, size, power), 1), root);
     }
-    tpj_value *most = hlo_number(h, compute, limit), *above = hlo_compare(h, "GT", norm, most);
+    tpj_value *most = tpj_scalar(e, "max_norm", compute), *above = hlo_compare(h, "GT", norm, most);
     tpj_value *factor = hlo_div(h, most, hlo_add(h, norm, hlo_number(h, compute, 1e-7)));
     factor = hlo_select(h, above, factor, hlo_number(h, compute, 1));
     rows = hlo_convert(h, hlo_mul(h, rows, as_column(h, factor, hlo_dim(weight, 1))), dtype);
@@ -153,13 +159,18 @@ static bool read_bags(tpj_emit *e, bags *out_bags) {
         tpj_fail(e, TPJ_RUNTIME, "include_last_offset: number of offset should be at least 1");
         return false;
     }
-    offsets = tpj_index_narrow(h, hlo_slice_dim(h, offsets, 0, 0, b.n_bags, 1), b.n);
+    offsets = hlo_slice_dim(h, offsets, 0, 0, b.n_bags, 1);
+    if (b.n_bags > 0)
+        tpj_check(e,
+                  hlo_compare(h, "NE", hlo_slice_dim(h, offsets, 0, 0, 1, 1), hlo_integer(h, offsets->type.dtype, 0)),
+                  "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0.");
+    offsets = tpj_index_narrow(h, tpj_check_index(e, offsets, b.n + 1, false), b.n);
     b.indices = tpj_index_argument(e, indices, b.n_rows, false);
     b.bag_of = b.n > 0 ? bag_numbers(h, offsets, b.n) : hlo_zeros(h, TPJ_I32, 1, &b.n);
     b.bag = b.bag_of;
-    int64_t padding = tpj_int(e, "padding_idx", -1);
-    if (padding >= 0) {
-        tpj_value *is_padding = hlo_compare(h, "EQ", b.indices, hlo_integer(h, b.indices->type.dtype, padding));
+    if (!tpj_is_constant(e, "padding_idx") || tpj_int(e, "padding_idx", -1) >= 0) {
+        tpj_value *padding = tpj_scalar_or(e, "padding_idx", b.indices->type.dtype, -1);
+        tpj_value *is_padding = hlo_compare(h, "EQ", b.indices, padding);
         b.bag = hlo_select(h, is_padding, hlo_integer(h, TPJ_I32, b.n_bags), b.bag);
     }
     b.sizes = frequencies(h, b.bag, b.n_bags, TPJ_I32);
@@ -229,14 +240,14 @@ static void emit_embedding_bag(tpj_emit *e) {
 }
 
 /* Only the rows that were the largest get a gradient. */
-static tpj_value *bag_maximum_backward(tpj_emit *e, tpj_value *grad, int64_t n_rows, int64_t padding) {
+static tpj_value *bag_maximum_backward(tpj_emit *e, tpj_value *grad, int64_t n_rows) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *from = tpj_in_as(e, "maximum_indices", TPJ_I32);
     tpj_value *is_empty = hlo_compare(h, "EQ", tpj_in_as(e, "bag_size", TPJ_I32), hlo_integer(h, TPJ_I32, 0));
     from = hlo_select(h, as_column(h, is_empty, hlo_dim(grad, 1)), hlo_integer(h, TPJ_I32, n_rows), from);
     int64_t dims[] = {n_rows, hlo_dim(grad, 1)};
     tpj_value *zeros = hlo_zeros(h, grad->type.dtype, 2, dims);
-    return tpj_scatter_along(h, "add", zeros, 0, drop_padding(h, from, padding, n_rows), grad);
+    return tpj_scatter_along(h, "add", zeros, 0, drop_padding(e, from, n_rows), grad);
 }
 
 enum { MAYBE_SPARSE = 1 }; /* the overload that can ask for a sparse gradient */
@@ -250,9 +261,9 @@ static void emit_embedding_bag_backward(tpj_emit *e) {
     tpj_dtype dtype = tpj_in_type(e, "grad").dtype, compute = tpj_accumulate_dtype(dtype);
     tpj_value *grad = tpj_in_as(e, "grad", compute), *indices = tpj_in(e, "indices");
     int64_t n_rows = tpj_int(e, "num_weights", 0), mode = tpj_int(e, "mode", BAG_SUM), width = hlo_dim(grad, 1);
-    int64_t padding = tpj_int(e, "padding_idx", -1), n_bags = hlo_dim(grad, 0);
+    int64_t n_bags = hlo_dim(grad, 0);
     if (mode == BAG_MAX) {
-        tpj_out_as(e, bag_maximum_backward(e, grad, n_rows, padding), dtype);
+        tpj_out_as(e, bag_maximum_backward(e, grad, n_rows), dtype);
         return;
     }
     if (hlo_elements(indices) == 0 || n_bags == 0) {
@@ -267,7 +278,7 @@ static void emit_embedding_bag_backward(tpj_emit *e) {
         each = hlo_mul(h, each, as_column(h, tpj_in_as(e, "per_sample_weights", compute), width));
     }
     if (tpj_bool(e, "scale_grad_by_freq", false)) each = scale_by_frequency(h, each, indices, n_rows);
-    tpj_out_as(e, add_rows(h, drop_padding(h, indices, padding, n_rows), each, n_rows), dtype);
+    tpj_out_as(e, add_rows(h, drop_padding(e, indices, n_rows), each, n_rows), dtype);
 }
 
 static void emit_per_sample_weights_backward(tpj_emit *e) {
@@ -275,7 +286,7 @@ static void emit_per_sample_weights_backward(tpj_emit *e) {
     tpj_dtype dtype = tpj_in_type(e, "grad").dtype, compute = tpj_accumulate_dtype(dtype);
     tpj_value *grad = tpj_in_as(e, "grad", compute), *weight = tpj_in_as(e, "weight", compute);
     tpj_value *indices = tpj_in(e, "indices"), *offsets = tpj_in(e, "offsets"), *bag = tpj_in(e, "offset2bag");
-    int64_t n = hlo_dim(indices, 0), padding = tpj_int(e, "padding_idx", -1);
+    int64_t n = hlo_dim(indices, 0);
     if (n == 0) {
         tpj_out(e, hlo_zeros(h, dtype, 1, &n));
         return;
@@ -284,8 +295,9 @@ static void emit_per_sample_weights_backward(tpj_emit *e) {
     indices = tpj_index_narrow(h, indices, hlo_dim(weight, 0));
     tpj_value *product = hlo_mul(h, hlo_take(h, grad, bag, 0), hlo_take(h, weight, indices, 0));
     tpj_value *sum = hlo_reduce_dim(h, "add", product, 1);
-    if (padding >= 0) {
-        tpj_value *is_padding = hlo_compare(h, "EQ", indices, hlo_integer(h, indices->type.dtype, padding));
+    if (!tpj_is_constant(e, "padding_idx") || tpj_int(e, "padding_idx", -1) >= 0) {
+        tpj_value *padding = tpj_scalar_or(e, "padding_idx", indices->type.dtype, -1);
+        tpj_value *is_padding = hlo_compare(h, "EQ", indices, padding);
         sum = hlo_select(h, is_padding, hlo_number(h, compute, 0), sum);
     }
     tpj_out_as(e, sum, dtype);
@@ -293,30 +305,30 @@ static void emit_per_sample_weights_backward(tpj_emit *e) {
 
 #define BAG_PARAMS                                                                           \
     "T weight, T indices, T offsets, B scale_grad_by_freq=False, I mode=0, B sparse=False, " \
-    "T? per_sample_weights=None, B include_last_offset=False, I padding_idx=-1"
+    "T? per_sample_weights=None, B include_last_offset=False, I~ padding_idx=-1"
 
 const tpj_op_def tpj_ops_embedding[] = {
     {.name = "embedding", .params = "T weight, T indices", .emit = emit_embedding},
     {.name = "embedding_dense_backward",
-     .params = "T grad_output, T indices, I num_weights, I padding_idx, B scale_grad_by_freq",
+     .params = "T grad_output, T indices, I num_weights, I~ padding_idx, B scale_grad_by_freq",
      .emit = emit_embedding_dense_backward},
     {.name = "embedding_renorm",
-     .params = "T self, T indices, F max_norm, F norm_type",
+     .params = "T self, T indices, F~ max_norm, F^ norm_type",
      .emit = emit_embedding_renorm,
      .layout = TPJ_LAYOUT_SELF},
     {.name = "_embedding_bag", .params = BAG_PARAMS, .emit = emit_embedding_bag},
     {.name = "_embedding_bag_forward_only", .params = BAG_PARAMS, .emit = emit_embedding_bag},
     {.name = "_embedding_bag_dense_backward",
      .params = "T grad, T indices, T offset2bag, T bag_size, T maximum_indices, I num_weights, B scale_grad_by_freq, "
-               "I mode, T? per_sample_weights, I padding_idx=-1",
+               "I mode, T? per_sample_weights, I~ padding_idx=-1",
      .emit = emit_embedding_bag_backward},
     {.name = "_embedding_bag_backward",
      .params = "T grad, T indices, T offsets, T offset2bag, T bag_size, T maximum_indices, I num_weights, "
-               "B scale_grad_by_freq, I mode, B sparse, T? per_sample_weights, I padding_idx=-1",
+               "B scale_grad_by_freq, I mode, B sparse, T? per_sample_weights, I~ padding_idx=-1",
      .emit = emit_embedding_bag_backward,
      .variant = MAYBE_SPARSE},
     {.name = "_embedding_bag_per_sample_weights_backward",
-     .params = "T grad, T weight, T indices, T offsets, T offset2bag, I mode, I padding_idx=-1",
+     .params = "T grad, T weight, T indices, T offsets, T offset2bag, I mode, I~ padding_idx=-1",
      .emit = emit_per_sample_weights_backward},
     {0},
 };

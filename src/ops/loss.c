@@ -1,4 +1,7 @@
 /* Losses and their gradients. Elementwise ones first, then those over class labels. */
+#include <float.h>
+#include <math.h>
+
 #include "ops/nn.h"
 
 static tpj_value *plus(tpj_hlo *h, tpj_value *x, double c) { return tpj_nn_add_number(h, x, c); }
@@ -8,6 +11,9 @@ static tpj_value *compare(tpj_hlo *h, const char *direction, tpj_value *x, doubl
     return hlo_compare(h, direction, x, number(h, x, c));
 }
 static tpj_value *one_minus(tpj_hlo *h, tpj_value *x) { return hlo_sub(h, number(h, x, 1), x); }
+static tpj_value *given(tpj_emit *e, const char *name, tpj_value *like) {
+    return tpj_scalar_or(e, name, like->type.dtype, 1);
+}
 
 /* ---- elementwise losses ---- */
 
@@ -56,53 +62,46 @@ static void emit_mse_backward(tpj_emit *e) {
 /* z < beta ? z^2 / (2 beta) : z - beta/2, with z = |x - target| */
 static void emit_smooth_l1(tpj_emit *e) {
     pair p;
-    double beta = tpj_float(e, "beta", 1);
-    if (beta < 0) {
-        tpj_fail(e, TPJ_RUNTIME, "smooth_l1_loss does not support negative values for beta.");
-        return;
-    }
+    tpj_require(e, "beta", 0, INFINITY, "smooth_l1_loss does not support negative values for beta: ");
     if (!begin(e, false, &p)) return;
-    tpj_value *z = hlo_abs(p.h, hlo_sub(p.h, p.x, p.target));
-    if (beta > 0) {
-        tpj_value *inner = hlo_div(p.h, times(p.h, hlo_mul(p.h, z, z), 0.5), number(p.h, z, beta));
-        z = hlo_select(p.h, compare(p.h, "LT", z, beta), inner, plus(p.h, z, -0.5 * beta));
-    }
-    finish(e, &p, z);
+    tpj_value *z = hlo_abs(p.h, hlo_sub(p.h, p.x, p.target)), *beta = given(e, "beta", z);
+    tpj_value *inner = hlo_div(p.h, times(p.h, hlo_mul(p.h, z, z), 0.5), beta); /* not taken where beta is 0 */
+    tpj_value *outer = hlo_sub(p.h, z, times(p.h, beta, 0.5));
+    finish(e, &p, hlo_select(p.h, hlo_compare(p.h, "LT", z, beta), inner, outer));
 }
 
-/* The slope of both losses is clamp(difference, -limit, limit), scaled. */
-static void clamped_slope(tpj_emit *e, double limit, double scale) {
+/* The difference clamped to what the op's argument says. */
+static tpj_value *clamped(const pair *p, tpj_value *difference, tpj_value *limit) {
+    return hlo_clamp(p->h, hlo_neg(p->h, limit), difference, limit);
+}
+
+/* The sign of the difference, that is beta's slope, with a ramp over [-beta, beta]. */
+static void emit_smooth_l1_backward(tpj_emit *e) {
     pair p;
     if (!begin(e, true, &p)) return;
-    tpj_value *difference = hlo_sub(p.h, p.x, p.target);
-    tpj_value *slope;
-    if (limit == 0)
-        slope = hlo_unary(p.h, "sign", difference);
-    else
-        slope = times(p.h, hlo_clamp(p.h, number(p.h, p.x, -limit), difference, number(p.h, p.x, limit)), scale);
+    tpj_value *difference = hlo_sub(p.h, p.x, p.target), *beta = given(e, "beta", difference);
+    tpj_value *ramp = hlo_div(p.h, clamped(&p, difference, beta), beta);
+    tpj_value *slope = hlo_select(p.h, compare(p.h, "EQ", beta, 0), hlo_unary(p.h, "sign", difference), ramp);
     tpj_out_as(e, hlo_mul(p.h, slope, p.grad), p.dtype);
-}
-
-static void emit_smooth_l1_backward(tpj_emit *e) {
-    double beta = tpj_float(e, "beta", 1);
-    clamped_slope(e, beta, beta == 0 ? 1 : 1 / beta);
 }
 
 /* z <= delta ? z^2 / 2 : delta (z - delta/2) */
 static void emit_huber(tpj_emit *e) {
     pair p;
-    double delta = tpj_float(e, "delta", 1);
-    if (delta <= 0) {
-        tpj_fail(e, TPJ_RUNTIME, "huber_loss does not support non-positive values for delta.");
-        return;
-    }
+    tpj_require(e, "delta", DBL_TRUE_MIN, INFINITY, "huber_loss does not support non-positive values for delta: ");
     if (!begin(e, false, &p)) return;
-    tpj_value *z = hlo_abs(p.h, hlo_sub(p.h, p.x, p.target));
-    tpj_value *outer = times(p.h, plus(p.h, z, -0.5 * delta), delta);
-    finish(e, &p, hlo_select(p.h, compare(p.h, "LE", z, delta), times(p.h, hlo_mul(p.h, z, z), 0.5), outer));
+    tpj_value *z = hlo_abs(p.h, hlo_sub(p.h, p.x, p.target)), *delta = given(e, "delta", z);
+    tpj_value *outer = hlo_mul(p.h, hlo_sub(p.h, z, times(p.h, delta, 0.5)), delta);
+    tpj_value *small = hlo_compare(p.h, "LE", z, delta);
+    finish(e, &p, hlo_select(p.h, small, times(p.h, hlo_mul(p.h, z, z), 0.5), outer));
 }
 
-static void emit_huber_backward(tpj_emit *e) { clamped_slope(e, tpj_float(e, "delta", 1), 1); }
+static void emit_huber_backward(tpj_emit *e) {
+    pair p;
+    if (!begin(e, true, &p)) return;
+    tpj_value *difference = hlo_sub(p.h, p.x, p.target);
+    tpj_out_as(e, hlo_mul(p.h, clamped(&p, difference, given(e, "delta", difference)), p.grad), p.dtype);
+}
 
 static tpj_value *weighted(tpj_emit *e, const pair *p, tpj_value *x) {
     if (!tpj_has(e, "weight")) return x;
@@ -184,7 +183,7 @@ static bool begin_labelled(tpj_emit *e, labelled *l) {
     l->n_classes = x.dims[l->dim];
     tpj_value *labels = tpj_in_as(e, "target", TPJ_I64);
     if (x.rank == 1) labels = hlo_reshape(h, labels, 0, NULL);
-    l->keep = hlo_compare(h, "NE", labels, hlo_integer(h, TPJ_I64, tpj_int(e, "ignore_index", -100)));
+    l->keep = hlo_compare(h, "NE", labels, tpj_scalar_or(e, "ignore_index", TPJ_I64, -100));
     labels = tpj_check_index(e, tpj_nn_where(h, l->keep, labels), l->n_classes, false);
     l->target = hlo_convert(h, labels, TPJ_I32);
     if (!tpj_has(e, "weight")) {
@@ -290,7 +289,7 @@ static bool begin_multi_margin(tpj_emit *e, margins *m) {
     m->is_label =
         hlo_compare(h, "EQ", hlo_iota(h, TPJ_I32, 2, dims, 1), hlo_broadcast_in_dim(h, labels, 2, dims, rows));
     tpj_value *own = hlo_expand(h, hlo_take_along(h, x, hlo_reshape(h, labels, 2, column), 1), 2, dims);
-    tpj_value *z = plus(h, hlo_sub(h, x, own), tpj_float(e, "margin", 1));
+    tpj_value *difference = hlo_sub(h, x, own), *z = hlo_add(h, difference, given(e, "margin", difference));
     tpj_value *zero = number(h, z, 0);
     m->z = hlo_select(h, m->is_label, zero, hlo_select(h, hlo_compare(h, "GT", z, zero), z, zero));
     if (tpj_has(e, "weight")) {
@@ -410,8 +409,8 @@ static void emit_multilabel_margin_backward(tpj_emit *e) {
     tpj_out_as(e, hlo_reshape(h, grad, m.type.rank, m.type.dims), m.type.dtype);
 }
 
-#define NLL "T self, T target, T? weight, I reduction, I ignore_index"
-#define NLL_BACKWARD "T grad_output, T self, T target, T? weight, I reduction, I ignore_index, T total_weight"
+#define NLL "T self, T target, T? weight, I reduction, I~ ignore_index"
+#define NLL_BACKWARD "T grad_output, T self, T target, T? weight, I reduction, I~ ignore_index, T total_weight"
 
 const tpj_op_def tpj_ops_loss[] = {
     {.name = "mse_loss", .params = "T self, T target, I reduction=1", .emit = emit_mse, .layout = TPJ_LAYOUT_POINTWISE},
@@ -420,19 +419,19 @@ const tpj_op_def tpj_ops_loss[] = {
      .emit = emit_mse_backward,
      .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "smooth_l1_loss",
-     .params = "T self, T target, I reduction=1, F beta=1.0",
+     .params = "T self, T target, I reduction=1, F~ beta=1.0",
      .emit = emit_smooth_l1,
      .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "smooth_l1_loss_backward",
-     .params = "T grad_output, T self, T target, I reduction, F beta",
+     .params = "T grad_output, T self, T target, I reduction, F~ beta",
      .emit = emit_smooth_l1_backward,
      .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "huber_loss",
-     .params = "T self, T target, I reduction=1, F delta=1.0",
+     .params = "T self, T target, I reduction=1, F~ delta=1.0",
      .emit = emit_huber,
      .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "huber_loss_backward",
-     .params = "T grad_output, T self, T target, I reduction, F delta",
+     .params = "T grad_output, T self, T target, I reduction, F~ delta",
      .emit = emit_huber_backward,
      .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "binary_cross_entropy",
@@ -452,10 +451,10 @@ const tpj_op_def tpj_ops_loss[] = {
     {.name = "nll_loss2d_forward", .params = NLL, .emit = emit_nll_loss, .variant = 2},
     {.name = "nll_loss2d_backward", .params = NLL_BACKWARD, .emit = emit_nll_loss_backward, .variant = 2},
     {.name = "multi_margin_loss",
-     .params = "T self, T target, S! p=1, S! margin=1, T? weight, I reduction=1",
+     .params = "T self, T target, S! p=1, S~ margin=1, T? weight, I reduction=1",
      .emit = emit_multi_margin},
     {.name = "multi_margin_loss_backward",
-     .params = "T grad_output, T self, T target, S! p, S! margin, T? weight, I reduction=1",
+     .params = "T grad_output, T self, T target, S! p, S~ margin, T? weight, I reduction=1",
      .emit = emit_multi_margin_backward},
     {.name = "multilabel_margin_loss_forward",
      .params = "T self, T target, I reduction",

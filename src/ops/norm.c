@@ -24,8 +24,10 @@ static void moments(tpj_hlo *h, tpj_value *x, const int64_t *dims, int n_dims, t
     *out_variance = mean_over(h, hlo_mul(h, *out_centered, *out_centered), dims, n_dims);
 }
 
-static tpj_value *inverse_deviation(tpj_hlo *h, tpj_value *variance, double eps) {
-    return hlo_rsqrt(h, hlo_add(h, variance, number(h, variance, eps)));
+/* 1 / sqrt(variance + eps), eps being the op's argument. */
+static tpj_value *inverse_deviation(tpj_emit *e, tpj_value *variance, double when_none) {
+    tpj_hlo *h = tpj_builder(e);
+    return hlo_rsqrt(h, hlo_add(h, variance, tpj_scalar_or(e, "eps", variance->type.dtype, when_none)));
 }
 
 /* An optional argument in the compute dtype, NULL when absent. */
@@ -103,7 +105,7 @@ static void emit_layer_norm(tpj_emit *e) {
     if (!begin_layer(e, &l)) return;
     tpj_value *mean, *variance, *centered;
     moments(l.h, l.x, l.dims, l.n_axes, &mean, &variance, &centered);
-    tpj_value *scale = inverse_deviation(l.h, variance, tpj_float(e, "eps", 1e-5));
+    tpj_value *scale = inverse_deviation(e, variance, 1e-5);
     tpj_value *y = hlo_mul(l.h, centered, spread(&l, scale));
     tpj_value *weight = parameter(e, &l, "weight"), *bias = parameter(e, &l, "bias");
     if (weight != NULL) y = hlo_mul(l.h, y, weight);
@@ -160,7 +162,7 @@ static void emit_rms_norm(tpj_emit *e) {
     layer l;
     if (!begin_layer(e, &l)) return;
     tpj_value *square = mean_over(l.h, hlo_mul(l.h, l.x, l.x), l.dims, l.n_axes);
-    tpj_value *scale = inverse_deviation(l.h, square, tpj_float(e, "eps", machine_epsilon(l.compute)));
+    tpj_value *scale = inverse_deviation(e, square, machine_epsilon(l.compute));
     tpj_value *y = hlo_mul(l.h, l.x, spread(&l, scale));
     tpj_value *weight = parameter(e, &l, "weight");
     if (weight != NULL) y = hlo_mul(l.h, y, weight);
@@ -239,7 +241,7 @@ static void emit_group_norm(tpj_emit *e) {
     if (!begin_group(e, &g)) return;
     tpj_value *mean, *variance, *centered;
     moments(g.h, g.x, group_dims, 2, &mean, &variance, &centered);
-    tpj_value *scale = inverse_deviation(g.h, variance, tpj_float(e, "eps", 1e-5));
+    tpj_value *scale = inverse_deviation(e, variance, 1e-5);
     tpj_value *y = hlo_mul(g.h, centered, tpj_nn_spread(g.h, scale, g.x, group_dims, 2));
     tpj_value *weight = channel_parameter(e, &g, "weight"), *bias = channel_parameter(e, &g, "bias");
     if (weight != NULL) y = hlo_mul(g.h, y, weight);
@@ -351,7 +353,6 @@ static void emit_batch_norm(tpj_emit *e) {
     int variant = tpj_row(e)->variant;
     if (!begin_batch(e, &b)) return;
     bool training = (variant & TRAINS) != 0 || (!(variant & EVALUATES) && tpj_bool(e, "training", false));
-    double eps = tpj_float(e, "eps", 1e-5);
     const int64_t empty[] = {0};
     tpj_value *mean, *variance, *centered, *scale;
     /* PyTorch keeps statistics in the parameters' dtype: halves with F32 parameters keep them in F32. */
@@ -360,7 +361,7 @@ static void emit_batch_norm(tpj_emit *e) {
     if (variant != NO_STATISTICS) b.kept = tpj_promote_dtypes(b.kept, tpj_in_type(e, "running_mean").dtype);
     if (training) {
         moments(b.h, b.x, b.dims, b.n_dims, &mean, &variance, &centered);
-        scale = inverse_deviation(b.h, variance, eps);
+        scale = inverse_deviation(e, variance, 1e-5);
     } else {
         if (!tpj_has(e, "running_mean") || !tpj_has(e, "running_var")) {
             tpj_fail(e, TPJ_RUNTIME, "running_mean and running_var must be defined in evaluation mode");
@@ -368,7 +369,7 @@ static void emit_batch_norm(tpj_emit *e) {
         }
         mean = tpj_in_as(e, "running_mean", b.compute);
         variance = tpj_in_as(e, "running_var", b.compute);
-        scale = inverse_deviation(b.h, variance, eps);
+        scale = inverse_deviation(e, variance, 1e-5);
     }
     tpj_out_as(e, normalise(e, &b, mean, scale), b.dtype);
     tpj_out(e, training ? hlo_convert(b.h, mean, b.kept) : hlo_zeros(b.h, b.kept, 1, empty));
@@ -394,7 +395,7 @@ static void emit_batch_norm_backward(tpj_emit *e) {
         scale = tpj_in_as(e, is_new ? "save_var" : "save_invstd", b.compute);
     } else {
         mean = tpj_in_as(e, "running_mean", b.compute);
-        scale = inverse_deviation(h, tpj_in_as(e, "running_var", b.compute), tpj_float(e, "eps", 1e-5));
+        scale = inverse_deviation(e, tpj_in_as(e, "running_var", b.compute), 1e-5);
     }
     tpj_value *weight = optional(e, "weight", b.compute);
     tpj_value *y = hlo_mul(h, hlo_sub(h, b.x, channels(&b, mean)), channels(&b, scale));
@@ -430,7 +431,7 @@ static void emit_batch_norm_stats(tpj_emit *e) {
     tpj_value *mean, *variance, *centered;
     moments(b.h, b.x, b.dims, b.n_dims, &mean, &variance, &centered);
     tpj_out(e, mean);
-    tpj_out(e, inverse_deviation(b.h, variance, tpj_float(e, "eps", 1e-5)));
+    tpj_out(e, inverse_deviation(e, variance, 1e-5));
 }
 
 static void emit_batch_norm_elemt(tpj_emit *e) {
@@ -542,23 +543,23 @@ static void emit_weight_norm_backward(tpj_emit *e) {
 }
 
 #define BATCH_HEAD "T input, T? weight, T? bias, "
-#define BATCH_TAIL ", f momentum, F eps" /* without a fixed momentum, modules give 1 / (number of batches so far) */
+#define BATCH_TAIL ", f momentum, F~ eps" /* without a fixed momentum, modules give 1 / (number of batches so far) */
 #define BATCH_ROW(op, parameters, bits) \
     {.name = op, .params = BATCH_HEAD parameters, .emit = emit_batch_norm, .variant = bits, .layout = TPJ_LAYOUT_SELF}
 
 const tpj_op_def tpj_ops_norm[] = {
     {.name = "native_layer_norm",
-     .params = "T input, I[] normalized_shape, T? weight, T? bias, F eps",
+     .params = "T input, I[] normalized_shape, T? weight, T? bias, F~ eps",
      .emit = emit_layer_norm},
     {.name = "native_layer_norm_backward",
      .params = "T grad_out, T input, I[] normalized_shape, T mean, T rstd, T? weight, T? bias, B[] output_mask",
      .emit = emit_layer_norm_backward},
-    {.name = "_fused_rms_norm", .params = "T input, I[] normalized_shape, T? weight, F? eps", .emit = emit_rms_norm},
+    {.name = "_fused_rms_norm", .params = "T input, I[] normalized_shape, T? weight, F~? eps", .emit = emit_rms_norm},
     {.name = "_fused_rms_norm_backward",
      .params = "T grad_out, T input, I[] normalized_shape, T rstd, T? weight, B[] output_mask",
      .emit = emit_rms_norm_backward},
     {.name = "native_group_norm",
-     .params = "T input, T? weight, T? bias, I N, I C, I HxW, I group, F eps",
+     .params = "T input, T? weight, T? bias, I N, I C, I HxW, I group, F~ eps",
      .emit = emit_group_norm,
      .layout = TPJ_LAYOUT_CHANNELS_LAST},
     {.name = "native_group_norm_backward",
@@ -576,20 +577,20 @@ const tpj_op_def tpj_ops_norm[] = {
     {.name = "native_batch_norm_backward",
      .params =
          "T grad_out, T input, T? weight, T? running_mean, T? running_var, T? save_mean, T? save_invstd, B train, "
-         "F eps, B[] output_mask",
+         "F~ eps, B[] output_mask",
      .emit = emit_batch_norm_backward,
      .hlo = "train",
      .layout = TPJ_LAYOUT_SELF},
     {.name = "batch_norm_backward",
      .params = "T grad_out, T input, T weight, T? running_mean, T? running_var, T? save_mean, T? save_var, B update, "
-               "F eps, B[] output_mask, T reserve",
+               "F~ eps, B[] output_mask, T reserve",
      .emit = emit_batch_norm_backward,
      .hlo = "update",
      .variant = 1,
      .layout = TPJ_LAYOUT_SELF},
-    {.name = "batch_norm_stats", .params = "T input, F eps", .emit = emit_batch_norm_stats},
+    {.name = "batch_norm_stats", .params = "T input, F~ eps", .emit = emit_batch_norm_stats},
     {.name = "batch_norm_elemt",
-     .params = "T input, T? weight, T? bias, T mean, T invstd, F eps",
+     .params = "T input, T? weight, T? bias, T mean, T invstd, F~ eps",
      .emit = emit_batch_norm_elemt,
      .layout = TPJ_LAYOUT_SELF},
     {.name = "batch_norm_backward_reduce",

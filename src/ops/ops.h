@@ -17,8 +17,10 @@
  *     B bool   B? B[]   F float, baked   F?   F[]   D dtype   D?   Str string   Str?
  *     S number given at run time (alpha, clamp bounds, fill value, learning rate): an operand, so that it never recompiles
  *     S?  S[]   S! number baked into the program (read with tpj_number)   f float given at run time (an operand, as S)
- *     I~  S~  baked at first; where the value is seen to change from call to call, an operand (tpj_is_constant tells, and
- *         tpj_scalar reads both). An emitter that needs the value after all fails the op, which is then compiled for it.
+ *     I~  F~  S~  I~[]  baked at first; where the value is seen to change from call to call, an operand (tpj_is_constant
+ *         tells, and tpj_scalar and tpj_scalar_at read both). An emitter that needs the value after all fails the op,
+ *         which is then compiled for it. Limits of such a number, and of S and f, are stated with tpj_require.
+ *     S^  an exponent: as S~, but small whole and half numbers, infinities and NaN stay baked: their programs are better
  *     G generator (the state becomes an operand)   M memory format? (int, -1 when absent)
  * Arguments left out (layout, device, pin_memory, non_blocking, ..) have no influence on the program.
  */
@@ -59,7 +61,9 @@ struct tpj_op_def {
     const char *hlo;    /* for emitters that serve many rows: the StableHLO or CHLO op, a direction, a kind */
     tpj_layout layout;
     unsigned flags;
-    int variant; /* for emitters that serve many rows */
+    int variant;                                       /* for emitters that serve many rows */
+    int64_t (*size)(const tpj_number *numbers, int n); /* TPJ_OP_SIZED: the size follows from the numbers of kind S
+                                                          alone, and no program has to count */
 };
 
 /* ---- what an emitter reads ---- */
@@ -74,8 +78,8 @@ tpj_type tpj_in_type(tpj_emit *e, const char *name);
 /* Tensor list: n values in the builder's arena, NULL for holes. _as converts each. */
 tpj_value **tpj_in_list(tpj_emit *e, const char *name, int *out_n);
 bool tpj_has(tpj_emit *e, const char *name); /* the argument is there and not None */
-bool tpj_is_constant(tpj_emit *e,
-                     const char *name); /* the number of kind S, f, I~ or S~ is known: read with tpj_int, tpj_float */
+bool tpj_is_constant(
+    tpj_emit *e, const char *name); /* the number of kind S, f, I~, F~, S~, S^ is known: read with tpj_int, tpj_float */
 int64_t tpj_int(tpj_emit *e, const char *name, int64_t when_none);
 double tpj_float(tpj_emit *e, const char *name, double when_none); /* kinds F and S! */
 bool tpj_bool(tpj_emit *e, const char *name, bool when_none);
@@ -86,7 +90,11 @@ const double *tpj_floats(tpj_emit *e, const char *name, int *out_n);
 const bool *tpj_bools(tpj_emit *e, const char *name, int *out_n);
 /* Kinds S and f: a rank-0 operand in the dtype wanted; NULL for None. */
 tpj_value *tpj_scalar(tpj_emit *e, const char *name, tpj_dtype dtype);
-tpj_value *tpj_scalar_at(tpj_emit *e, const char *name, int i, tpj_dtype dtype); /* element of S[] */
+/* The same; a constant for None. */
+tpj_value *tpj_scalar_or(tpj_emit *e, const char *name, tpj_dtype dtype, double when_none);
+tpj_value *tpj_scalar_at(tpj_emit *e, const char *name, int i, tpj_dtype dtype); /* element of S[], I~[] */
+/* Kind I~[]: how many there are, and whether tpj_ints can read them. */
+bool tpj_numbers_are_constant(tpj_emit *e, const char *name, int *out_n);
 /* The dtype a number counts as in promotion: BOOL, I64, F64 (meaning "default float") or C128. */
 tpj_dtype tpj_scalar_dtype(tpj_emit *e, const char *name);
 int64_t tpj_size(tpj_emit *e, int i); /* TPJ_OP_SIZED: what `count` found */
@@ -122,6 +130,15 @@ void tpj_out_none(tpj_emit *e); /* a result that is an undefined tensor */
 /* Lets another row write this op's next results. Its arguments, in its order, are named parameters of this op: element i
  * of a list, others as they are; "": absent; "1": the number. */
 void tpj_emit_row(tpj_emit *e, const char *row, const char *const *arguments, int n_arguments, int i);
+/* The number must lie in [low, high]; NaN never does. One that is known fails the op here, one that is given at run time
+ * fails the launch before anything ran: RuntimeError, "message" and the number. `message` is static. None is fine. */
+void tpj_require(tpj_emit *e, const char *name, double low, double high, const char *message);
+/* An int must lie in [-size, size), or it is an IndexError. */
+void tpj_require_index(tpj_emit *e, const char *name, int64_t size, const char *message);
+/* The number `name` must be below `other`, or equal to it where `equal` says so. */
+void tpj_require_order(tpj_emit *e, const char *name, const char *other, bool equal, const char *message);
+/* high - low (NULL: 0) must lie in [1, span]: for others the op is compiled with the numbers as they are. */
+void tpj_fit_span(tpj_emit *e, const char *low, const char *high, uint64_t span);
 /* Fails the op. Messages end up as "op(types): message". */
 void tpj_fail(tpj_emit *e, tpj_code code, const char *format, ...) TPJ_PRINTF(3, 4);
 /* TPJ_OP_RANDOM: n uniform random bits of u32 or u64; advances the generator by what was used. */
@@ -133,6 +150,9 @@ tpj_value *tpj_random_normal(tpj_emit *e, tpj_dtype dtype, int rank, const int64
 /* Indices along a dimension of `size` elements that rows read from the user: records a bounds check when checking is on,
  * and wraps negative ones when `wrap`. Returns the indices to use (I32 or I64 as given). */
 tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool wrap);
+/* Operands that must not be: where checking is on, any true element of `bad` (BOOL) is a RuntimeError with the message
+ * (static) at the next read. */
+void tpj_check(tpj_emit *e, tpj_value *bad, const char *message);
 
 /* ---- the families: each file ends with its array, closed by an empty row ---- */
 /* clang-format off */

@@ -225,7 +225,7 @@ static void emit_update_scale(tpj_emit *e) {
     tpj_value *found = tpj_in(e, "found_inf");
     tpj_value *failed = hlo_compare(h, "NE", hlo_reshape(h, found, 0, NULL), hlo_number(h, found->type.dtype, 0));
     tpj_value *count = hlo_add(h, tracker, hlo_integer(h, counter, 1)), *zero = hlo_integer(h, counter, 0);
-    tpj_value *due = hlo_compare(h, "EQ", count, hlo_integer(h, counter, tpj_int(e, "growth_interval", 0)));
+    tpj_value *due = hlo_compare(h, "EQ", count, tpj_scalar(e, "growth_interval", counter));
     tpj_value *grown = hlo_mul(h, scale, tpj_scalar(e, "scale_growth_factor", dtype));
     tpj_value *fits = hlo_unary(h, "is_finite", grown);
     due = hlo_reshape(h, due, scale->type.rank, scale->type.dims);
@@ -260,7 +260,7 @@ const tpj_op_def tpj_ops_optim[] = {
      .emit = emit_unscale},
     {.name = "_amp_update_scale",
      .params =
-         "T self, T growth_tracker, T found_inf, f scale_growth_factor, f scale_backoff_factor, I growth_interval",
+         "T self, T growth_tracker, T found_inf, f scale_growth_factor, f scale_backoff_factor, I~ growth_interval",
      .emit = emit_update_scale},
     {0},
 };

@@ -230,10 +230,9 @@ static void emit_max_pool_backward(tpj_emit *e) {
 /* What each window's sum is divided by, as an array along each dimension whose product it is; or NULL and one number. */
 static tpj_value *divide_by_count(tpj_emit *e, const tpj_pool *p, tpj_value *x) {
     tpj_hlo *h = p->h;
-    int64_t override = tpj_int(e, "divisor_override", 0);
     bool include_pad = tpj_bool(e, "count_include_pad", true);
     double same = 1;
-    if (tpj_has(e, "divisor_override")) return hlo_div(h, x, tpj_nn_number(h, x, (double) override));
+    if (tpj_has(e, "divisor_override")) return hlo_div(h, x, tpj_scalar(e, "divisor_override", x->type.dtype));
     tpj_value *divisor = NULL;
     for (int i = 0; i < p->n; i++) {
         double *counts = TPJ_ARENA_ARRAY(hlo_arena(h), double, p->out[i]);
@@ -261,7 +260,9 @@ static tpj_value *divide_by_count(tpj_emit *e, const tpj_pool *p, tpj_value *x) 
 }
 
 static bool check_divisor(tpj_emit *e) {
-    if (!tpj_has(e, "divisor_override") || tpj_int(e, "divisor_override", 1) != 0) return true;
+    tpj_fit_span(e, NULL, "divisor_override", INT32_MAX); /* zero is compiled for, and fails here */
+    if (!tpj_is_constant(e, "divisor_override")) return true;
+    if (tpj_int(e, "divisor_override", 1) != 0) return true;
     tpj_fail(e, TPJ_RUNTIME, "divisor must be not zero");
     return false;
 }
@@ -315,7 +316,7 @@ static void emit_avg_pool_backward(tpj_emit *e) {
 #define MAX_PARAMS "T self, I[] kernel_size, I[]? stride, I[]? padding, I[]? dilation, B ceil_mode=false"
 #define MAX_BACKWARD \
     "T grad_output, T self, I[] kernel_size, I[]? stride, I[] padding, I[] dilation, B ceil_mode, T indices"
-#define AVG_TAIL ", B ceil_mode=false, B count_include_pad=true, I? divisor_override"
+#define AVG_TAIL ", B ceil_mode=false, B count_include_pad=true, I~? divisor_override"
 #define AVG_PARAMS "T self, I[] kernel_size, I[]? stride, I[]? padding" AVG_TAIL
 #define AVG_BACKWARD "T grad_output, T self, I[] kernel_size, I[]? stride, I[] padding" AVG_TAIL
 #define FRACTIONAL "T self, I[] kernel_size, I[] output_size, T random_samples"

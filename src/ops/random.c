@@ -1,6 +1,7 @@
 /* Random numbers: dropout, uniform, normal and integer fills, distributions by transformation, permutations, sampling.
  *
  * Probabilities, means and bounds are operands: a changing dropout rate does not recompile. */
+#include <float.h>
 #include <math.h>
 
 #include "ops/indexing.h"
@@ -18,6 +19,14 @@ static tpj_value *coin(tpj_emit *e, tpj_value *p, int rank, const int64_t *dims)
 
 /* ---- dropout ---- */
 
+/* Fails where a tensor of probabilities holds one that is none; NaN is none. */
+static void check_probabilities(tpj_emit *e, tpj_value *p) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *fine = hlo_and(h, hlo_compare(h, "GE", p, hlo_number(h, p->type.dtype, 0)),
+                              hlo_compare(h, "LE", p, hlo_number(h, p->type.dtype, 1)));
+    tpj_check(e, hlo_not(h, fine), "Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
+}
+
 /* x where the mask is set, scaled; zero elsewhere (so that an infinity that was dropped leaves no NaN). */
 static tpj_value *keep_scaled(tpj_hlo *h, tpj_value *x, tpj_value *mask, tpj_value *scale) {
     tpj_dtype dtype = x->type.dtype, compute = tpj_compute_dtype(dtype);
@@ -34,6 +43,7 @@ static void emit_native_dropout(tpj_emit *e) {
         return;
     }
     tpj_dtype draw = draw_dtype(x->type.dtype);
+    tpj_require(e, "p", 0, 1, "dropout probability has to be between 0 and 1, but got ");
     tpj_value *p = tpj_scalar(e, "p", draw), *one = hlo_number(h, draw, 1), *keep = hlo_sub(h, one, p);
     tpj_value *mask = hlo_compare(h, "GE", tpj_random_uniform(e, draw, x->type.rank, x->type.dims), p);
     tpj_value *scale = hlo_select(h, hlo_compare(h, "EQ", p, one), hlo_number(h, draw, 0), hlo_div(h, one, keep));
@@ -72,10 +82,12 @@ static void emit_bernoulli(tpj_emit *e) {
     int form = tpj_row(e)->variant;
     tpj_value *p;
     if (form == BERNOULLI_NUMBER) {
+        tpj_require(e, "p", 0, 1, "bernoulli_ expects p to be in [0, 1], but got p=");
         p = tpj_scalar(e, "p", draw_dtype(type.dtype));
     } else {
         const char *name = form == BERNOULLI_SELF ? "self" : "p";
         p = tpj_in_as(e, name, draw_dtype(tpj_in_type(e, name).dtype));
+        check_probabilities(e, p);
         p = hlo_expand(tpj_builder(e), p, type.rank, type.dims);
     }
     tpj_out_as(e, coin(e, p, type.rank, type.dims), type.dtype);
@@ -128,6 +140,7 @@ static void emit_uniform(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_type type = tpj_in_type(e, "self");
     if (!floats_ok(e, type.dtype)) return;
+    tpj_require_order(e, "from", "to", true, "uniform_ expects to return a [from, to) range, but found from > to: ");
     tpj_value *from = tpj_scalar(e, "from", draw_dtype(type.dtype)), *to = tpj_scalar(e, "to", draw_dtype(type.dtype));
     tpj_out(e, draw_scaled(e, uniform, type.dtype, type.rank, type.dims, hlo_sub(h, to, from), from));
 }
@@ -144,6 +157,7 @@ static tpj_value *part_deviation(tpj_hlo *h, tpj_value *std, tpj_dtype dtype) {
 static void emit_normal_fill(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     if (!floats_ok(e, type.dtype)) return;
+    tpj_require(e, "std", 0, INFINITY, "normal expects std >= 0.0, but found std ");
     tpj_value *mean = tpj_scalar(e, "mean", draw_dtype(type.dtype)),
               *std = tpj_scalar(e, "std", draw_dtype(type.dtype));
     std = part_deviation(tpj_builder(e), std, type.dtype);
@@ -164,6 +178,10 @@ static void emit_normal(tpj_emit *e) {
     }
     tpj_value *mean = form & MEAN_TENSOR ? tpj_in_as(e, "mean", draw) : tpj_scalar(e, "mean", draw);
     tpj_value *std = form & STD_TENSOR ? tpj_in_as(e, "std", draw) : tpj_scalar(e, "std", draw);
+    if (form & STD_TENSOR)
+        tpj_check(e, hlo_compare(h, "LT", std, hlo_number(h, draw, 0)), "normal expects all elements of std >= 0.0");
+    else
+        tpj_require(e, "std", 0, INFINITY, "normal expects std >= 0.0, but found std ");
     hlo_expand_together(h, &mean, &std);
     tpj_value *noise = tpj_random_normal(e, draw, mean->type.rank, mean->type.dims);
     tpj_out_as(e, hlo_add(h, hlo_mul(h, noise, std), mean), dtype);
@@ -180,6 +198,7 @@ static tpj_value *standard_exponential(tpj_emit *e, tpj_dtype draw, int rank, co
 static void emit_exponential(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     if (!floats_ok(e, type.dtype)) return;
+    tpj_require(e, "lambd", DBL_TRUE_MIN, INFINITY, "exponential_ expects lambda > 0.0, but found lambda=");
     tpj_value *x = standard_exponential(e, draw_dtype(type.dtype), type.rank, type.dims);
     tpj_out_as(e, hlo_div(tpj_builder(e), x, tpj_scalar(e, "lambd", x->type.dtype)), type.dtype);
 }
@@ -188,6 +207,7 @@ static void emit_exponential(tpj_emit *e) {
 static void emit_geometric(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_type type = tpj_in_type(e, "self");
+    tpj_require(e, "p", DBL_TRUE_MIN, 1 - DBL_EPSILON / 2, "geometric_ expects p to be in (0, 1), but got p=");
     tpj_value *x = standard_exponential(e, draw_dtype(type.dtype), type.rank, type.dims);
     tpj_value *rate = hlo_neg(h, hlo_unary(h, "log_plus_one", hlo_neg(h, tpj_scalar(e, "p", x->type.dtype))));
     tpj_value *tries = hlo_unary(h, "ceil", hlo_div(h, x, rate));
@@ -199,6 +219,7 @@ static void emit_log_normal(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     if (!floats_ok(e, type.dtype)) return;
     tpj_dtype draw = draw_dtype(type.dtype);
+    tpj_require(e, "std", DBL_TRUE_MIN, INFINITY, "log_normal_ expects std > 0.0, but found std=");
     tpj_value *noise = tpj_random_normal(e, draw, type.rank, type.dims);
     tpj_value *exponent = hlo_add(h, hlo_mul(h, noise, tpj_scalar(e, "std", draw)), tpj_scalar(e, "mean", draw));
     tpj_out_as(e, hlo_exp(h, exponent), type.dtype);
@@ -209,6 +230,7 @@ static void emit_cauchy(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     if (!floats_ok(e, type.dtype)) return;
     tpj_dtype draw = draw_dtype(type.dtype);
+    tpj_require(e, "sigma", DBL_TRUE_MIN, INFINITY, "cauchy_ expects sigma > 0.0, but found sigma=");
     tpj_value *u = tpj_random_uniform(e, draw, type.rank, type.dims);
     tpj_value *angle = hlo_mul(h, hlo_sub(h, u, hlo_number(h, draw, 0.5)), hlo_number(h, draw, 3.14159265358979323846));
     tpj_value *slope = hlo_unary(h, "tan", angle);
@@ -226,6 +248,25 @@ static tpj_value *integers_between(tpj_emit *e, tpj_value *low, uint64_t span, i
     if (span != 0) rest = hlo_binary(h, "remainder", rest, hlo_integer(h, dtype, (int64_t)span));
     rest = dtype == TPJ_U64 ? hlo_bitcast(h, rest, TPJ_I64) : hlo_convert(h, rest, TPJ_I64);
     return hlo_add(h, rest, low);
+}
+
+/* Bounds that are given at run time, [low, high); low NULL: 0. For spans of 32 bits, which draw as those that are known do:
+ * a seed gives the same numbers either way. */
+static tpj_value *integers_given(tpj_emit *e, const char *low, const char *high, int rank, const int64_t *dims) {
+    tpj_hlo *h = tpj_builder(e);
+    if (!tpj_has(e, high) || tpj_is_constant(e, high) || (low != NULL && tpj_is_constant(e, low))) {
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "one bound is known and the other is not");
+        return hlo_zeros(h, TPJ_I64, rank, dims);
+    }
+    tpj_fit_span(e, low, high, UINT32_MAX);
+    tpj_value *from = low != NULL ? tpj_scalar(e, low, TPJ_I64) : hlo_integer(h, TPJ_I64, 0);
+    tpj_value *span = hlo_convert(h, hlo_sub(h, tpj_scalar(e, high, TPJ_I64), from), TPJ_U32);
+    tpj_value *rest = hlo_binary(h, "remainder", tpj_random_bits(e, TPJ_U32, rank, dims), span);
+    return hlo_add(h, hlo_convert(h, rest, TPJ_I64), from);
+}
+
+static bool bounds_are_known(tpj_emit *e, const char *low, const char *high) {
+    return (low == NULL || tpj_is_constant(e, low)) && (!tpj_has(e, high) || tpj_is_constant(e, high));
 }
 
 static bool bounds_ok(tpj_emit *e, int64_t low, int64_t high) {
@@ -248,6 +289,10 @@ enum { RANDOM_ALL, RANDOM_TO, RANDOM_FROM };
 static void emit_random(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     int form = tpj_row(e)->variant;
+    if (form != RANDOM_ALL && !bounds_are_known(e, form == RANDOM_FROM ? "from" : NULL, "to")) {
+        tpj_out_as(e, integers_given(e, form == RANDOM_FROM ? "from" : NULL, "to", type.rank, type.dims), type.dtype);
+        return;
+    }
     int64_t low = form == RANDOM_FROM ? tpj_int(e, "from", 0) : 0;
     uint64_t span = random_limit(type.dtype) - (uint64_t)low;
     if (form != RANDOM_ALL && tpj_has(e, "to")) {
@@ -271,6 +316,12 @@ static void emit_randint(tpj_emit *e) {
         dims = like.dims;
     } else {
         dims = tpj_ints(e, "size", &rank);
+    }
+    const char *from_name = form & RANDINT_LOW ? "low" : NULL;
+    if (!bounds_are_known(e, from_name, "high")) {
+        tpj_value *drawn = integers_given(e, from_name, "high", rank, dims);
+        tpj_out_as(e, drawn, tpj_dtype_of(e, "dtype", like.dtype));
+        return;
     }
     int64_t low = form & RANDINT_LOW ? tpj_int(e, "low", 0) : 0, high = tpj_int(e, "high", 0);
     if (!bounds_ok(e, low, high)) return;
@@ -368,6 +419,15 @@ static tpj_value *sample_independent(tpj_emit *e, tpj_value *weights, int64_t n)
     return hlo_min(h, tpj_search_sorted(h, sums, u, true), hlo_integer(h, TPJ_I32, size - 1));
 }
 
+static void check_weights(tpj_emit *e, tpj_value *weights) {
+    tpj_hlo *h = tpj_builder(e);
+    tpj_value *zero = hlo_number(h, weights->type.dtype, 0);
+    tpj_value *fine = hlo_and(h, hlo_compare(h, "GE", weights, zero), hlo_unary(h, "is_finite", weights));
+    tpj_check(e, hlo_not(h, fine), "probability tensor contains either `inf`, `nan` or element < 0");
+    tpj_value *sums = hlo_reduce_dim(h, "add", weights, weights->type.rank - 1);
+    tpj_check(e, hlo_compare(h, "LE", sums, zero), "invalid multinomial distribution (sum of probabilities <= 0)");
+}
+
 static void emit_multinomial(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     int64_t n = tpj_int(e, "num_samples", 1);
@@ -392,6 +452,7 @@ static void emit_multinomial(tpj_emit *e) {
         return;
     }
     tpj_value *weights = tpj_in_as(e, "self", draw_dtype(type.dtype));
+    check_weights(e, weights);
     tpj_out_as(e, replacement && n > 1 ? sample_independent(e, weights, n) : sample_distinct(e, weights, n), TPJ_I64);
 }
 
@@ -478,36 +539,36 @@ const tpj_op_def tpj_ops_random[] = {
     FILL_ROW("log_normal", "f mean=1.0, f std=2.0, ", emit_log_normal),
     FILL_ROW("cauchy", "f median=0.0, f sigma=1.0, ", emit_cauchy),
     FILL_ROW_V("random", "", emit_random, RANDOM_ALL),
-    FILL_ROW_V("random.to", "I to, ", emit_random, RANDOM_TO),
-    FILL_ROW_V("random.from", "I from, I? to, ", emit_random, RANDOM_FROM),
+    FILL_ROW_V("random.to", "I~ to, ", emit_random, RANDOM_TO),
+    FILL_ROW_V("random.from", "I~ from, I~? to, ", emit_random, RANDOM_FROM),
     RAND_ROWS("rand", DRAW_UNIFORM),
     RAND_ROWS("randn", DRAW_NORMAL),
     {.name = "randint",
-     .params = "I high, I[] size, D? dtype=None",
+     .params = "I~ high, I[] size, D? dtype=None",
      .emit = emit_randint,
      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
     {.name = "randint.generator",
-     .params = "I high, I[] size, G generator, D? dtype=None",
+     .params = "I~ high, I[] size, G generator, D? dtype=None",
      .emit = emit_randint,
      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM},
     {.name = "randint.low",
-     .params = "I low, I high, I[] size, D? dtype=None",
+     .params = "I~ low, I~ high, I[] size, D? dtype=None",
      .emit = emit_randint,
      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM,
      .variant = RANDINT_LOW},
     {.name = "randint.low_generator",
-     .params = "I low, I high, I[] size, G generator, D? dtype=None",
+     .params = "I~ low, I~ high, I[] size, G generator, D? dtype=None",
      .emit = emit_randint,
      .flags = TPJ_OP_FACTORY | TPJ_OP_RANDOM,
      .variant = RANDINT_LOW},
     {.name = "randint_like",
-     .params = "T self, I high, D? dtype=None, M? memory_format=None",
+     .params = "T self, I~ high, D? dtype=None, M? memory_format=None",
      .emit = emit_randint,
      .layout = TPJ_LAYOUT_MEMORY_FORMAT,
      .flags = TPJ_OP_RANDOM,
      .variant = RANDINT_LIKE},
     {.name = "randint_like.low_dtype",
-     .params = "T self, I low, I high, D? dtype=None, M? memory_format=None",
+     .params = "T self, I~ low, I~ high, D? dtype=None, M? memory_format=None",
      .emit = emit_randint,
      .layout = TPJ_LAYOUT_MEMORY_FORMAT,
      .flags = TPJ_OP_RANDOM,

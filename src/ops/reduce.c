@@ -1,5 +1,6 @@
 /* Reductions. Halves are reduced in F32; sums and products of integers in I64, as PyTorch's. Order statistics are in
  * sort.c. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -213,14 +214,15 @@ static void emit_variance(tpj_emit *e, int want) {
         return;
     }
     reduction r = reduction_in(e, dtype);
-    double freedom = (double)n_reduced(&r) - tpj_float(e, "correction", 1);
     tpj_value *mean = mean_of(&r), *rest = hlo_sub(h, r.x, spread(&r, mean)), *square = hlo_mul(h, rest, rest);
     if (tpj_dtype_is_complex(dtype)) {
         tpj_value *re = hlo_real(h, rest), *im = hlo_imag(h, rest);
         square = hlo_add(h, hlo_mul(h, re, re), hlo_mul(h, im, im));
     }
     tpj_value *y = reduce_of(&r, "add", square);
-    y = hlo_div(h, y, tpj_like(h, y, freedom > 0 ? freedom : 0));
+    tpj_value *freedom =
+        hlo_sub(h, tpj_like(h, y, (double)n_reduced(&r)), tpj_scalar_or(e, "correction", y->type.dtype, 1));
+    y = hlo_div(h, y, hlo_max(h, freedom, tpj_like(h, y, 0)));
     out_reduced(e, &r, want & WANT_DEVIATION ? hlo_sqrt(h, y) : y, real);
     if (want & WANT_MEAN) out_reduced(e, &r, mean, dtype);
 }
@@ -245,7 +247,16 @@ static tpj_value *norm_of(const reduction *r, tpj_value *size, double p) {
     return hlo_pow(h, sum, tpj_like(h, sum, 1 / p));
 }
 
-static void emit_norm_of(tpj_emit *e, double p, tpj_dtype dtype) {
+/* The norm that an argument names. */
+static tpj_value *norm_by(tpj_emit *e, const reduction *r, tpj_value *size, const char *name) {
+    tpj_hlo *h = r->h;
+    if (!tpj_has(e, name) || tpj_is_constant(e, name)) return norm_of(r, size, tpj_float(e, name, 2));
+    tpj_value *sum = reduce_of(r, "add", hlo_pow(h, size, tpj_scalar(e, name, size->type.dtype)));
+    tpj_value *p = tpj_scalar(e, name, sum->type.dtype);
+    return hlo_pow(h, sum, hlo_div(h, tpj_like(h, p, 1), p));
+}
+
+static void emit_norm_of(tpj_emit *e, const char *name, tpj_dtype dtype) {
     if (tpj_dtype_is_integral(dtype)) {
         tpj_fail(e, TPJ_RUNTIME, "%s: Expected a floating point or complex tensor as input. Got %s",
                  strcmp(tpj_row(e)->name, "linalg_vector_norm") == 0 ? "linalg.vector_norm" : base_name(e),
@@ -253,6 +264,7 @@ static void emit_norm_of(tpj_emit *e, double p, tpj_dtype dtype) {
         return;
     }
     reduction r = reduction_in(e, dtype);
+    double p = tpj_has(e, name) && !tpj_is_constant(e, name) ? -1 : tpj_float(e, name, 2); /* -1: compiled for it */
     if (n_reduced(&r) == 0 && (p < 0 || p == HUGE_VAL) && !hlo_failed(r.h))
         tpj_fail(
             e, TPJ_RUNTIME,
@@ -261,17 +273,17 @@ static void emit_norm_of(tpj_emit *e, double p, tpj_dtype dtype) {
             p);
     tpj_value *size = hlo_abs(r.h, r.x);
     /* |x| of complex numbers needs its square root only where it is not squared again, which the compiler sees to. */
-    out_reduced(e, &r, norm_of(&r, size, p), hlo_real_dtype(dtype));
+    out_reduced(e, &r, norm_by(e, &r, size, name), hlo_real_dtype(dtype));
 }
 
 static void emit_vector_norm(tpj_emit *e) {
-    emit_norm_of(e, tpj_float(e, "ord", 2), tpj_dtype_of(e, "dtype", tpj_in_type(e, "self").dtype));
+    emit_norm_of(e, "ord", tpj_dtype_of(e, "dtype", tpj_in_type(e, "self").dtype));
 }
 
-static void emit_norm(tpj_emit *e) { emit_norm_of(e, tpj_float(e, "p", 2), tpj_in_type(e, "self").dtype); }
+static void emit_norm(tpj_emit *e) { emit_norm_of(e, "p", tpj_in_type(e, "self").dtype); }
 
 static void emit_norm_dtype(tpj_emit *e) {
-    emit_norm_of(e, tpj_float(e, "p", 2), tpj_dtype_of(e, "dtype", tpj_in_type(e, "self").dtype));
+    emit_norm_of(e, "p", tpj_dtype_of(e, "dtype", tpj_in_type(e, "self").dtype));
 }
 
 /* Scales down the slices along dim whose norm is above maxnorm. */
@@ -284,19 +296,15 @@ static void emit_renorm(tpj_emit *e) {
         tpj_fail(e, TPJ_RUNTIME, "renorm: input needs at least 2 dimensions, got %d dimensions", rank);
         return;
     }
-    double p = tpj_float(e, "p", 2), limit = tpj_float(e, "maxnorm", 0);
-    if (p <= 0 || limit < 0) {
-        tpj_fail(e, TPJ_RUNTIME,
-                 p <= 0 ? "renorm: non-positive norm not supported" : "renorm: expected maxnorm to be >= 0");
-        return;
-    }
+    tpj_require(e, "p", DBL_TRUE_MIN, HUGE_VAL, "renorm: non-positive norm not supported: ");
+    tpj_require(e, "maxnorm", 0, HUGE_VAL, "renorm: expected maxnorm to be >= 0, got ");
     int64_t *dims = hlo_dims(h, rank);
     if (hlo_failed(h)) return;
     for (int i = 0; i < rank - 1; i++) dims[i] = i + (i >= dim);
     reduction r = {.h = h, .x = x, .dims = dims, .n_dims = rank - 1};
-    tpj_value *norm = norm_of(&r, hlo_abs(h, x), p);
-    tpj_value *factor = hlo_div(h, tpj_like(h, norm, limit), hlo_add(h, norm, tpj_like(h, norm, 1e-7)));
-    factor = tpj_select_or(h, tpj_compare_number(h, "GT", norm, limit), factor, 1);
+    tpj_value *norm = norm_by(e, &r, hlo_abs(h, x), "p"), *limit = tpj_scalar(e, "maxnorm", norm->type.dtype);
+    tpj_value *factor = hlo_div(h, limit, hlo_add(h, norm, tpj_like(h, norm, 1e-7)));
+    factor = tpj_select_or(h, hlo_compare(h, "GT", norm, limit), factor, 1);
     tpj_out_as(e, hlo_mul(h, x, spread(&r, hlo_convert(h, factor, x->type.dtype))), dtype);
 }
 
@@ -376,7 +384,7 @@ static void emit_arg_extreme(tpj_emit *e) {
 
 #define OVER(kind, op, parameters, function, ...) \
     {.name = op, .params = parameters, .emit = function, .variant = kind, __VA_ARGS__}
-#define MOMENT(op, function) OVER(OVER_LIST, op, "T self, I[]? dim, S!? correction, B keepdim=false", function)
+#define MOMENT(op, function) OVER(OVER_LIST, op, "T self, I[]? dim, S~? correction, B keepdim=false", function)
 
 const tpj_op_def tpj_ops_reduce[] = {
     OVER(OVER_ALL, "sum", "T self, D? dtype", emit_sum, .hlo = "add"),
@@ -391,12 +399,12 @@ const tpj_op_def tpj_ops_reduce[] = {
     MOMENT("std.correction", emit_std),
     MOMENT("var_mean.correction", emit_var_mean),
     MOMENT("std_mean.correction", emit_std_mean),
-    OVER(OVER_LIST, "linalg_vector_norm", "T self, S! ord=2, I[]? dim, B keepdim=false, D? dtype", emit_vector_norm),
-    OVER(OVER_ALL, "norm.Scalar", "T self, S! p=2", emit_norm),
-    OVER(OVER_ALL, "norm.ScalarOpt_dtype", "T self, S!? p, D dtype", emit_norm_dtype),
-    OVER(OVER_LIST, "norm.ScalarOpt_dim", "T self, S!? p, I[] dim, B keepdim=false", emit_norm),
-    OVER(OVER_LIST, "norm.ScalarOpt_dim_dtype", "T self, S!? p, I[] dim, B keepdim, D dtype", emit_norm_dtype),
-    {.name = "renorm", .params = "T self, S! p, I dim, S! maxnorm", .emit = emit_renorm},
+    OVER(OVER_LIST, "linalg_vector_norm", "T self, S^ ord=2, I[]? dim, B keepdim=false, D? dtype", emit_vector_norm),
+    OVER(OVER_ALL, "norm.Scalar", "T self, S^ p=2", emit_norm),
+    OVER(OVER_ALL, "norm.ScalarOpt_dtype", "T self, S^? p, D dtype", emit_norm_dtype),
+    OVER(OVER_LIST, "norm.ScalarOpt_dim", "T self, S^? p, I[] dim, B keepdim=false", emit_norm),
+    OVER(OVER_LIST, "norm.ScalarOpt_dim_dtype", "T self, S^? p, I[] dim, B keepdim, D dtype", emit_norm_dtype),
+    {.name = "renorm", .params = "T self, S^ p, I dim, S~ maxnorm", .emit = emit_renorm},
     OVER(OVER_LIST, "logsumexp", "T self, I[] dim, B keepdim=false", emit_logsumexp),
     OVER(OVER_ALL, "all", "T self", emit_logic, .hlo = "and", .flags = TPJ_OP_FLOAT8),
     OVER(OVER_DIM, "all.dim", "T self, I dim, B keepdim=false", emit_logic, .hlo = "and", .flags = TPJ_OP_FLOAT8),

@@ -383,6 +383,8 @@ static void emit_masked_scatter(tpj_emit *e) {
         return;
     }
     tpj_value *flat = hlo_flatten(h, mask), *at = tpj_mask_positions(h, flat, n - 1);
+    tpj_check(e, hlo_compare(h, "GT", tpj_mask_count(h, flat), hlo_integer(h, TPJ_I64, n)),
+              "masked_scatter: Number of elements of source < number of ones in mask");
     at = hlo_min(h, at, hlo_integer(h, at->type.dtype, n - 1));
     tpj_value *taken = hlo_reshape(h, hlo_take(h, source, at, 0), x->type.rank, x->type.dims);
     tpj_out(e, hlo_select(h, mask, taken, x));

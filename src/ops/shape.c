@@ -113,9 +113,24 @@ static void emit_flip(tpj_emit *e) {
     tpj_out(e, n_named <= 0 || x->type.rank == 0 ? x : hlo_reverse(tpj_builder(e), x, dims, n));
 }
 
-static tpj_value *roll(tpj_hlo *h, tpj_value *x, int dim, int64_t shift) {
+/* By a number of places that is given at run time: a window into x beside itself. */
+static tpj_value *roll_by(tpj_hlo *h, tpj_value *x, int dim, tpj_value *shift) {
+    tpj_value *size = hlo_integer(h, TPJ_I64, hlo_dim(x, dim)), *zero = hlo_integer(h, TPJ_I64, 0);
+    tpj_value *rest = hlo_binary(h, "remainder", shift, size); /* has shift's sign */
+    tpj_value *back = hlo_select(h, hlo_compare(h, "GT", rest, zero), hlo_sub(h, size, rest), hlo_neg(h, rest));
+    tpj_value *twice[] = {x, x}, **starts = TPJ_ARENA_ARRAY(hlo_arena(h), tpj_value *, x->type.rank);
+    if (starts == NULL) return hlo_fail(h, TPJ_OUT_OF_MEMORY, "out of memory");
+    for (int d = 0; d < x->type.rank; d++) starts[d] = d == dim ? back : zero;
+    return hlo_dynamic_slice(h, hlo_concatenate(h, twice, 2, dim), starts, x->type.dims);
+}
+
+/* shifts[i] of the op's argument; NULL: they are given at run time. */
+static tpj_value *roll(tpj_emit *e, tpj_value *x, int dim, const int64_t *shifts, int i) {
+    tpj_hlo *h = tpj_builder(e);
     int64_t size = hlo_dim(x, dim);
     if (size == 0) return x;
+    if (shifts == NULL) return roll_by(h, x, dim, tpj_scalar_at(e, "shifts", i, TPJ_I64));
+    int64_t shift = shifts[i];
     int64_t start = ((-shift) % size + size) % size;
     if (start == 0) return x;
     tpj_value *parts[] = {hlo_slice_dim(h, x, dim, start, size, 1), hlo_slice_dim(h, x, dim, 0, start, 1)};
@@ -126,13 +141,14 @@ static void emit_roll(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *x = tpj_in(e, "self");
     int n_shifts = 0, n_dims = 0, rank = x->type.rank;
-    const int64_t *shifts = tpj_ints(e, "shifts", &n_shifts), *dims = tpj_ints(e, "dims", &n_dims);
+    const int64_t *dims = tpj_ints(e, "dims", &n_dims);
+    const int64_t *shifts = tpj_numbers_are_constant(e, "shifts", &n_shifts) ? tpj_ints(e, "shifts", &n_shifts) : NULL;
     if (n_shifts <= 0) {
         tpj_fail(e, TPJ_RUNTIME, "`shifts` required");
         return;
     }
     if (n_dims <= 0 && n_shifts == 1) {
-        tpj_out(e, hlo_reshape(h, roll(h, hlo_flatten(h, x), 0, shifts[0]), rank, x->type.dims));
+        tpj_out(e, hlo_reshape(h, roll(e, hlo_flatten(h, x), 0, shifts, 0), rank, x->type.dims));
         return;
     }
     if (n_dims != n_shifts) {
@@ -146,7 +162,7 @@ static void emit_roll(tpj_emit *e) {
                      rank - 1, (long long)dims[i]);
             return;
         }
-        x = roll(h, x, (int)dim, shifts[i]);
+        x = roll(e, x, (int)dim, shifts, i);
     }
     tpj_out(e, x);
 }
@@ -418,7 +434,7 @@ const tpj_op_def tpj_ops_shape[] = {
     {.name = "_stack", .params = "T[] tensors, I dim=0", .emit = emit_stack},
     {.name = "block_diag", .params = "T[] tensors", .emit = emit_block_diag},
     {.name = "flip", .params = "T self, I[] dims", .emit = emit_flip, .layout = TPJ_LAYOUT_SELF},
-    {.name = "roll", .params = "T self, I[] shifts, I[] dims=[]", .emit = emit_roll, .layout = TPJ_LAYOUT_SELF},
+    {.name = "roll", .params = "T self, I~[] shifts, I[] dims=[]", .emit = emit_roll, .layout = TPJ_LAYOUT_SELF},
     {.name = "repeat", .params = "T self, I[] repeats", .emit = emit_repeat},
     {.name = "tril", .params = "T self, I~ diagonal=0", .emit = emit_triangle, .hlo = "LE"},
     {.name = "triu", .params = "T self, I~ diagonal=0", .emit = emit_triangle, .hlo = "GE"},

@@ -2,6 +2,8 @@
  *
  * `count` emits the number that the caller reads first; `emit` then knows it as tpj_size and writes a program of fixed
  * shapes. What both need (the mask, the sorted runs) is one function. */
+#include <math.h>
+
 #include "ops/indexing.h"
 
 static tpj_value *hlo_ones(tpj_hlo *h, tpj_dtype dtype, int64_t n) { return hlo_full(h, dtype, 1, &n, 1); }
@@ -16,12 +18,12 @@ static tpj_value *nonzero_mask(tpj_emit *e) {
 static void count_nonzero(tpj_emit *e) { tpj_out(e, tpj_mask_count(tpj_builder(e), nonzero_mask(e))); }
 
 /* The coordinates [n, rank] of the first n set elements, in row-major order; rows that are left over hold `fill`. */
-static tpj_value *coordinates(tpj_emit *e, tpj_value *mask, int64_t n, int64_t fill) {
+static tpj_value *coordinates(tpj_emit *e, tpj_value *mask, int64_t n, tpj_value *fill) {
     tpj_hlo *h = tpj_builder(e);
     tpj_type type = tpj_in_type(e, "self");
     int64_t flat = hlo_elements(mask), dims[] = {n, type.rank}, column[] = {n, 1};
     if (n == 0 || type.rank == 0) return hlo_zeros(h, TPJ_I64, 2, dims);
-    if (flat == 0) return hlo_full(h, TPJ_I64, 2, dims, (double)fill);
+    if (flat == 0) return hlo_broadcast_in_dim(h, fill, 2, dims, NULL);
     tpj_dtype counter = tpj_index_dtype(flat);
     tpj_value *missing = hlo_integer(h, counter, -1);
     tpj_value *cell = tpj_compact(h, mask, hlo_iota(h, counter, 1, &flat, 0), n, missing);
@@ -35,10 +37,12 @@ static tpj_value *coordinates(tpj_emit *e, tpj_value *mask, int64_t n, int64_t f
     }
     tpj_value *found = hlo_concatenate(h, parts, type.rank, 1);
     tpj_value *is_missing = hlo_reshape(h, hlo_compare(h, "EQ", cell, missing), 2, column);
-    return hlo_select(h, hlo_expand(h, is_missing, 2, dims), hlo_integer(h, TPJ_I64, fill), found);
+    return hlo_select(h, hlo_expand(h, is_missing, 2, dims), fill, found);
 }
 
-static void emit_nonzero(tpj_emit *e) { tpj_out(e, coordinates(e, nonzero_mask(e), tpj_size(e, 0), 0)); }
+static void emit_nonzero(tpj_emit *e) {
+    tpj_out(e, coordinates(e, nonzero_mask(e), tpj_size(e, 0), hlo_integer(tpj_builder(e), TPJ_I64, 0)));
+}
 
 static void emit_nonzero_static(tpj_emit *e) {
     int64_t n = tpj_int(e, "size", 0);
@@ -46,7 +50,7 @@ static void emit_nonzero_static(tpj_emit *e) {
         tpj_fail(e, TPJ_RUNTIME, "nonzero_static: 'size' must be an non-negative integer");
         return;
     }
-    tpj_out(e, coordinates(e, nonzero_mask(e), n, tpj_int(e, "fill_value", -1)));
+    tpj_out(e, coordinates(e, nonzero_mask(e), n, tpj_scalar_or(e, "fill_value", TPJ_I64, -1)));
 }
 
 /* ---- masked_select ---- */
@@ -96,6 +100,8 @@ static void count_repeat_interleave(tpj_emit *e) {
     tpj_value *repeats;
     if (!read_repeats(e, &repeats)) return;
     tpj_hlo *h = tpj_builder(e);
+    tpj_value *negative = hlo_compare(h, "LT", repeats, hlo_integer(h, repeats->type.dtype, 0));
+    tpj_check(e, negative, "repeats can not be negative");
     tpj_out(e, hlo_reduce_all(h, "add", hlo_convert(h, repeats, TPJ_I64)));
 }
 
@@ -124,10 +130,7 @@ static bool read_bins(tpj_emit *e, tpj_value **out_bins) {
         tpj_fail(e, TPJ_RUNTIME, "bincount only supports 1-d non-negative integral inputs.");
         return false;
     }
-    if (tpj_int(e, "minlength", 0) < 0) {
-        tpj_fail(e, TPJ_RUNTIME, "minlength should be >= 0");
-        return false;
-    }
+    tpj_require(e, "minlength", 0, HUGE_VAL, "minlength should be >= 0, got ");
     if (tpj_has(e, "weights")) {
         tpj_type weights = tpj_in_type(e, "weights");
         if (weights.rank != 1 || weights.dims[0] != hlo_dim(bins, 0)) {
@@ -143,7 +146,9 @@ static void count_bincount(tpj_emit *e) {
     tpj_value *bins;
     if (!read_bins(e, &bins)) return;
     tpj_hlo *h = tpj_builder(e);
-    tpj_value *n = hlo_integer(h, TPJ_I64, tpj_int(e, "minlength", 0));
+    tpj_value *n = tpj_scalar_or(e, "minlength", TPJ_I64, 0);
+    tpj_check(e, hlo_compare(h, "LT", bins, hlo_integer(h, bins->type.dtype, 0)),
+              "bincount only supports 1-d non-negative integral inputs.");
     if (hlo_elements(bins) > 0) {
         tpj_value *largest = hlo_reduce_all(h, "maximum", hlo_convert(h, bins, TPJ_I64));
         n = hlo_max(h, n, hlo_add(h, largest, hlo_integer(h, TPJ_I64, 1)));
@@ -324,7 +329,7 @@ static void emit_unique(tpj_emit *e) {
 
 const tpj_op_def tpj_ops_sized[] = {
     {.name = "nonzero", .params = "T self", .emit = emit_nonzero, .count = count_nonzero, .flags = TPJ_OP_SIZED},
-    {.name = "nonzero_static", .params = "T self, I size, I fill_value=-1", .emit = emit_nonzero_static},
+    {.name = "nonzero_static", .params = "T self, I size, I~ fill_value=-1", .emit = emit_nonzero_static},
     {.name = "masked_select",
      .params = "T self, T mask",
      .emit = emit_masked_select,
@@ -336,7 +341,7 @@ const tpj_op_def tpj_ops_sized[] = {
      .count = count_repeat_interleave,
      .flags = TPJ_OP_SIZED},
     {.name = "bincount",
-     .params = "T self, T? weights=None, I minlength=0",
+     .params = "T self, T? weights=None, I~ minlength=0",
      .emit = emit_bincount,
      .count = count_bincount,
      .flags = TPJ_OP_SIZED},

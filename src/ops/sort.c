@@ -97,18 +97,23 @@ static bool reducible(tpj_emit *e, const tpj_value *x, int dim) {
     return false;
 }
 
+/* x[at : at + 1] along dim, `at` an I64 scalar. */
+static tpj_value *row_at(tpj_hlo *h, tpj_value *x, int dim, tpj_value *at) {
+    tpj_value **starts = TPJ_ARENA_ARRAY(hlo_arena(h), tpj_value *, x->type.rank), *zero = hlo_integer(h, TPJ_I64, 0);
+    if (starts == NULL) return hlo_fail(h, TPJ_OUT_OF_MEMORY, "out of memory");
+    for (int d = 0; d < x->type.rank; d++) starts[d] = d == dim ? at : zero;
+    return hlo_dynamic_slice(h, x, starts, tpj_dims_with(h, x, dim, 1));
+}
+
 static void emit_kthvalue(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     int dim;
     tpj_value *x = read_sorted(e, &dim), *values, *indices;
     if (!reducible(e, x, dim)) return;
-    int64_t k = tpj_int(e, "k", 1);
-    if (k < 1 || k > hlo_dim(x, dim)) {
-        tpj_fail(e, TPJ_RUNTIME, "kthvalue(): selected number k out of range for dimension %d", dim);
-        return;
-    }
+    tpj_require(e, "k", 1, (double)hlo_dim(x, dim), "kthvalue(): selected number k out of range for the dimension: ");
     tpj_sort(h, x, dim, false, &values, &indices);
-    out_reduced(e, dim, hlo_slice_dim(h, values, dim, k - 1, k, 1), hlo_slice_dim(h, indices, dim, k - 1, k, 1));
+    tpj_value *at = hlo_sub(h, tpj_scalar(e, "k", TPJ_I64), hlo_integer(h, TPJ_I64, 1));
+    out_reduced(e, dim, row_at(h, values, dim, at), row_at(h, indices, dim, at));
 }
 
 enum { MEDIAN, NAN_MEDIAN };
@@ -184,7 +189,7 @@ const tpj_op_def tpj_ops_sort[] = {
      .emit = emit_sort,
      .layout = TPJ_LAYOUT_SELF},
     {.name = "topk", .params = "T self, I k, I dim=-1, B largest=True, B sorted=True", .emit = emit_topk},
-    {.name = "kthvalue", .params = "T self, I k, I dim=-1, B keepdim=False", .emit = emit_kthvalue},
+    {.name = "kthvalue", .params = "T self, I~ k, I dim=-1, B keepdim=False", .emit = emit_kthvalue},
     {.name = "median", .params = "T self", .emit = emit_median, .variant = MEDIAN},
     {.name = "nanmedian", .params = "T self", .emit = emit_median, .variant = NAN_MEDIAN},
     {.name = "median.dim", .params = "T self, I dim, B keepdim=False", .emit = emit_median_dim, .variant = MEDIAN},

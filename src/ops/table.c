@@ -88,3 +88,8 @@ const char *tpj_op_layout(const tpj_op_def *op) {
 bool tpj_op_is_random(const tpj_op_def *op) { return (op->flags & TPJ_OP_RANDOM) != 0; }
 bool tpj_op_is_sized(const tpj_op_def *op) { return (op->flags & TPJ_OP_SIZED) != 0; }
 bool tpj_op_is_factory(const tpj_op_def *op) { return (op->flags & TPJ_OP_FACTORY) != 0; }
+bool tpj_op_size(const tpj_op_def *op, const tpj_number *numbers, int n_numbers, int64_t *out_size) {
+    if (op->size == NULL) return false;
+    *out_size = op->size(numbers, n_numbers);
+    return true;
+}

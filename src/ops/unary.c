@@ -80,8 +80,10 @@ static void emit_logit(tpj_emit *e) {
     tpj_value *x = real_self(e);
     if (x == NULL) return;
     if (tpj_has(e, "eps")) {
-        double eps = tpj_float(e, "eps", 0);
-        x = hlo_clamp(h, tpj_like(h, x, eps), x, tpj_like(h, x, 1 - eps));
+        tpj_value *eps = tpj_scalar(e, "eps", x->type.dtype);
+        tpj_value *high = hlo_sub(h, tpj_like(h, x, 1), eps); /* below eps where that is above a half */
+        tpj_value *capped = hlo_select(h, hlo_compare(h, "GT", x, high), high, x);
+        x = hlo_select(h, hlo_compare(h, "LT", x, eps), eps, capped);
     }
     out_float(e, hlo_log(h, hlo_div(h, x, hlo_sub(h, tpj_like(h, x, 1), x))));
 }
@@ -375,9 +377,9 @@ static double largest(tpj_dtype dtype) {
 static tpj_value *without_nan(tpj_emit *e, tpj_value *x) {
     tpj_hlo *h = tpj_builder(e);
     tpj_dtype dtype = x->type.dtype;
-    tpj_value *high = tpj_like(h, x, tpj_float(e, "posinf", largest(dtype)));
-    tpj_value *low = tpj_like(h, x, tpj_float(e, "neginf", -largest(dtype)));
-    tpj_value *y = hlo_select(h, hlo_is_nan(h, x), tpj_like(h, x, tpj_float(e, "nan", 0)), x);
+    tpj_value *high = tpj_scalar_or(e, "posinf", dtype, largest(dtype));
+    tpj_value *low = tpj_scalar_or(e, "neginf", dtype, -largest(dtype));
+    tpj_value *y = hlo_select(h, hlo_is_nan(h, x), tpj_scalar_or(e, "nan", dtype, 0), x);
     y = hlo_select(h, tpj_compare_number(h, "EQ", x, HUGE_VAL), high, y);
     return hlo_select(h, tpj_compare_number(h, "EQ", x, -HUGE_VAL), low, y);
 }
@@ -429,7 +431,7 @@ const tpj_op_def tpj_ops_unary[] = {
     UNARY("digamma", emit_digamma),
     {.name = "polygamma", .params = "I n, T self", .emit = emit_polygamma, .layout = TPJ_LAYOUT_POINTWISE},
     {.name = "mvlgamma", .params = "T self, I p", .emit = emit_mvlgamma, .layout = TPJ_LAYOUT_POINTWISE},
-    {.name = "logit", .params = "T self, F? eps", .emit = emit_logit, .layout = TPJ_LAYOUT_POINTWISE},
+    {.name = "logit", .params = "T self, F~? eps", .emit = emit_logit, .layout = TPJ_LAYOUT_POINTWISE},
     UNARY("sinc", emit_sinc),
     UNARY("deg2rad", emit_scaled, .variant = DEGREES_TO_RADIANS),
     UNARY("rad2deg", emit_scaled, .variant = RADIANS_TO_DEGREES),
@@ -467,7 +469,7 @@ const tpj_op_def tpj_ops_unary[] = {
     UNARY("bitwise_not", emit_bitwise_not),
     UNARY("logical_not", emit_logical_not),
     {.name = "nan_to_num",
-     .params = "T self, F? nan, F? posinf, F? neginf",
+     .params = "T self, F~? nan, F~? posinf, F~? neginf",
      .emit = emit_nan_to_num,
      .layout = TPJ_LAYOUT_POINTWISE},
     {0},

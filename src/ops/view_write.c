@@ -100,6 +100,7 @@ static void emit_select_write(tpj_emit *e) {
     if (!same_shape(e, src, rank - 1, dims)) return;
     src = hlo_unsqueeze(h, src, dim);
     if (!tpj_is_constant(e, "index")) {
+        tpj_require_index(e, "index", size, "select(): index out of range: ");
         write_at(e, target, src, dim, "index", 1);
         return;
     }
@@ -222,7 +223,7 @@ const tpj_op_def tpj_ops_view_write[] = {
      .variant = INTO_SELF,
      .layout = TPJ_LAYOUT_SELF},
     {.name = "select_scatter",
-     .params = "T self, T src, I dim, I index",
+     .params = "T self, T src, I dim, I~ index",
      .emit = emit_select_write,
      .variant = INTO_SELF,
      .layout = TPJ_LAYOUT_SELF},

@@ -201,7 +201,7 @@ BAD_INDICES = [
 def test_bad_index(read, bad):
     x = ones(4, 8)
     result = read(x, index(bad))
-    with pytest.raises(IndexError, match=r"out of (bounds|range)"):
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):  # test_index_checks.py: which
         result.cpu()
     assert read(x, index(1)).cpu() is not None  # raised once, and the device works on
 

@@ -125,7 +125,9 @@ def test_kinds() -> None:
             allowed = KINDS.get(kind, set())
             if (row.name, parameter.name) in UNDEFINED:
                 allowed = {"T?"}
-            if parameter.kind.replace("~", "") not in allowed:  # I~ and S~ are about when the value is given
+            if (
+                parameter.kind.replace("~", "").replace("^", "") not in allowed
+            ):  # I~, S~ and S^ are about when the value is given
                 wrong.append(f"{row.name}: {parameter.kind} {parameter.name}, the schema has {kind}")
     assert not wrong, "\n".join(wrong)
 
