@@ -138,7 +138,7 @@ tpj_value *hlo_reverse(tpj_hlo *h, tpj_value *x, const int64_t *dims, int n);
 tpj_value *hlo_reduce(tpj_hlo *h, const char *kind, tpj_value *x, tpj_value *init, const int64_t *dims, int n_dims);
 tpj_value *hlo_reduce_dim(tpj_hlo *h, const char *kind, tpj_value *x, int dim);
 tpj_value *hlo_reduce_all(tpj_hlo *h, const char *kind, tpj_value *x);
-/* The index (dtype I32, converted by the caller) and value of the first maximum (or minimum) along dim; NaN counts as the
+/* The index (dtype I32, I64 of more than 2^31 elements, converted by the caller) and value of the first maximum (or minimum) along dim; NaN counts as the
  * extreme and wins, as in PyTorch. Either output may be NULL. */
 void hlo_arg_reduce(tpj_hlo *h, bool maximum, tpj_value *x, int dim, tpj_value **out_value, tpj_value **out_index);
 /* Window per dimension (sizes, steps, base dilation, window dilation, padding pairs low/high); NULL means ones / zeros. */

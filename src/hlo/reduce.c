@@ -79,11 +79,12 @@ static void pick_extreme(tpj_hlo *h, tpj_value *const *arguments, tpj_value **re
 void hlo_arg_reduce(tpj_hlo *h, bool maximum, tpj_value *x, int dim, tpj_value **out_value, tpj_value **out_index) {
     tpj_value *out[2] = {&h->poison, &h->poison};
     if (hlo_ready(h, &x, 1)) {
-        tpj_value *indices = hlo_iota(h, TPJ_I32, x->type.rank, x->type.dims, dim);
+        tpj_dtype counter = x->type.dims[dim] <= INT32_MAX ? TPJ_I32 : TPJ_I64;
+        tpj_value *indices = hlo_iota(h, counter, x->type.rank, x->type.dims, dim);
         tpj_value *xs[] = {x, indices};
         /* A first element that equals the identity has index 0 as well, so index 0 is neutral beside it. */
         tpj_value *inits[] = {hlo_identity(h, maximum ? "maximum" : "minimum", x->type.dtype),
-                              hlo_integer(h, TPJ_I32, 0)};
+                              hlo_integer(h, counter, 0)};
         int64_t dims[] = {dim};
         hlo_reduce_body(h, xs, inits, 2, dims, 1, pick_extreme, &maximum, out);
     }

@@ -234,7 +234,8 @@ void tpj_sort(tpj_hlo *h, tpj_value *x, int dim, bool descending, tpj_value **ou
     tpj_value *key = dtype == TPJ_BOOL ? hlo_convert(h, x, TPJ_U8) : x;
     tpj_value *operands[2] = {key, NULL}, *sorted[2] = {NULL, NULL};
     int n = 1;
-    if (out_indices != NULL) operands[n++] = hlo_iota(h, TPJ_I32, x->type.rank, x->type.dims, dim);
+    if (out_indices != NULL)
+        operands[n++] = hlo_iota(h, tpj_index_dtype(hlo_dim(x, dim)), x->type.rank, x->type.dims, dim);
     if (hlo_elements(x) == 0) {
         sorted[0] = operands[0];
         sorted[1] = operands[1];

@@ -60,7 +60,8 @@ tpj_value *tpj_compact(tpj_hlo *h, tpj_value *mask, tpj_value *x, int64_t n, tpj
  * or the leading dims of `values`; the result has the shape of `values`, dtype I32. */
 tpj_value *tpj_search_sorted(tpj_hlo *h, tpj_value *sorted, tpj_value *values, bool right);
 
-/* Sorts x along dim with PyTorch's order: NaN counts as the largest value. Stable. out_indices (may be NULL): I32. */
+/* Sorts x along dim with PyTorch's order: NaN counts as the largest value. Stable. out_indices (may be NULL): I32, I64 of
+ * more than 2^31 elements. */
 void tpj_sort(tpj_hlo *h, tpj_value *x, int dim, bool descending, tpj_value **out_values, tpj_value **out_indices);
 
 /* true where column == row + offset over the last two of dims (an iota comparison: "EQ" diagonal, "LE" lower, "GE"
