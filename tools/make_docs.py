@@ -1,16 +1,20 @@
 """Writes docs/settings.md from src/base/config.def and docs/operators.md from the op table: `make docs`.
 
-The second is compared with what PyTorch registers, so it needs torch and the built package.
+The second is compared with what PyTorch registers, so it needs torch and the built package. The dtypes of its ops come
+from PyTorch's operator database, which takes seconds to load: tools/dtypes.toml keeps them, `make docs` writes it anew.
 """
 
+import fnmatch
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import optable
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+TOOLS = Path(__file__).resolve().parent
+DOCS = TOOLS.parent / "docs"
 
 SETTINGS_HEAD = """# Settings
 
@@ -31,14 +35,19 @@ the `out=` form (`add.out`) of an op run by its row too.
 
 - **Parameters** are in the notation of `src/ops/ops.h`: `T` tensor, `I` int, `B` bool, `F` float, `D` dtype, `Str`
   string, `M` memory format, `G` generator; `?` may be none, `[]` a list. `S` and `f` are numbers that are given at
-  each run, so that a new value compiles nothing; `S!` is a number that is part of the program; `S~` and `I~` are part
-  of it until they are seen to change, and given at each run from then on.
+  each run, so that a new value compiles nothing; `S!` is a number that is part of the program; `S~`, `F~` and `I~` are
+  part of it until they are seen to change, and given at each run from then on; so is `S^`, an exponent, but for small
+  whole and half numbers.
+- **Dtypes** are those that PyTorch's operator database names for the CPU: *b* bool, *i* all integers, *f* all floats
+  (float16, bfloat16, float32, float64), *c* complex64 and complex128; others by name. Nothing stands where the database
+  has no entry of the op's name.
 - **Strides** says how the results lie in memory: *contiguous*; *pointwise*, the order of the operands as PyTorch's
   TensorIterator decides it; *self*, as the first operand; *channels_last*, where the operands suggest it;
   *memory_format*, what the argument asks for.
 - **Notes**: *random*, draws from the generator; *sized*, the results' sizes depend on data, which a first program
   counts; *in graphs*, PyTorch composes the op itself when it runs eagerly, and the row serves captured graphs;
-  *writes*, results that go back into arguments.
+  *writes*, results that go back into arguments; a number in brackets, a known difference from the CPU, listed at the
+  end.
 """
 
 OTHERS_HEAD = """## Without a row
@@ -99,7 +108,64 @@ def schemas() -> dict[str, Any]:
     }
 
 
-def notes(row: optable.Row, known: dict[str, Any]) -> str:
+# The groups of dtypes that the page abbreviates.
+GROUPS = {
+    "b": ("bool",),
+    "i": ("int16", "int32", "int64", "int8", "uint8"),
+    "f": ("bfloat16", "float16", "float32", "float64"),
+    "c": ("complex128", "complex64"),
+}
+
+
+def abbreviate(dtypes: list[str]) -> str:
+    rest, found = set(dtypes), []
+    for letter, group in GROUPS.items():
+        if rest.issuperset(group):
+            found.append(letter)
+            rest.difference_update(group)
+    return " ".join(found + sorted(rest))
+
+
+def dtypes_file() -> str:
+    """tools/dtypes.toml: of each ATen op that PyTorch's operator database has, the dtypes for the CPU, abbreviated."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    found: dict[str, set[str]] = {}
+    for info in op_db:
+        names = {info.name.rpartition(".")[2], info.aten_name}
+        if not info.name.startswith("nn."):
+            names.add(info.name.replace(".", "_"))  # linalg.norm
+        for name in names:
+            for suffix, dtypes in (("", info.dtypes), ("_backward", info.backward_dtypes)):
+                if suffix == "" or info.supports_autograd:
+                    found.setdefault(name + suffix, set()).update(str(d).removeprefix("torch.") for d in dtypes)
+    reached = {candidate for row in optable.rows() for candidate in names_in_database(row.name)}
+    found = {name: dtypes for name, dtypes in found.items() if name in reached}
+    lines = [f'"{name}" = "{abbreviate(sorted(dtypes))}"' for name, dtypes in sorted(found.items())]
+    return "# Written by `make docs` from PyTorch's operator database.\n" + "\n".join(lines) + "\n"
+
+
+def names_in_database(name: str) -> list[str]:
+    """What PyTorch's interface may call the op of an overload."""
+    base = base_of(name).replace("_forward", "").removesuffix("_functional")
+    return [base, base.lstrip("_"), base.lstrip("_").removesuffix("2d")] if "nll" in base else [base, base.lstrip("_")]
+
+
+def dtypes_of(name: str, known: dict[str, str]) -> str:
+    return next((known[candidate] for candidate in names_in_database(name) if candidate in known), "")
+
+
+def differences() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads((TOOLS / "differences.toml").read_text())["difference"]
+    names = [row.name for row in optable.rows()]
+    for difference in found:
+        for pattern in difference["rows"]:
+            if not fnmatch.filter(names, pattern):
+                raise ValueError(f"tools/differences.toml: no row is named {pattern}")
+    return found
+
+
+def notes(row: optable.Row, known: dict[str, Any], different: list[dict[str, Any]]) -> str:
     found = []
     if row.is_random:
         found.append("random")
@@ -109,6 +175,9 @@ def notes(row: optable.Row, known: dict[str, Any]) -> str:
         found.append("in graphs")
     if row.writes:
         found.append("writes " + ", ".join(row.writes))
+    for number, difference in enumerate(different, 1):
+        if any(fnmatch.fnmatch(row.name, pattern) for pattern in difference["rows"]):
+            found.append(f"[{number}]")
     return "; ".join(found)
 
 
@@ -186,15 +255,28 @@ def operators_page() -> str:
     import torch
 
     version = torch.__version__.partition("+")[0]
-    rows, known = optable.rows(), schemas()
+    rows, known, different = optable.rows(), schemas(), differences()
+    dtypes = tomllib.loads((TOOLS / "dtypes.toml").read_text())
     parts = [OPERATORS_HEAD.format(version=version, n_rows=len(rows))]
     for family in dict.fromkeys(row.family for row in rows):
         lines = [
-            [f"`{row.name}`", f"`{row.params}`", row.layout, notes(row, known)] for row in rows if row.family == family
+            [
+                f"`{row.name}`",
+                f"`{row.params}`",
+                dtypes_of(row.name, dtypes),
+                row.layout,
+                notes(row, known, different),
+            ]
+            for row in rows
+            if row.family == family
         ]
-        parts.append(f"## {family}\n\n" + table(["Overload", "Parameters", "Strides", "Notes"], lines))
+        parts.append(f"## {family}\n\n" + table(["Overload", "Parameters", "Dtypes", "Strides", "Notes"], lines))
     parts.append(OTHERS_HEAD.format(version=version))
     parts.append(table(["Overload", "Runs by"], others(known, {row.name for row in rows})))
+    texts = [f"{number}. {difference['text']}" for number, difference in enumerate(different, 1)]
+    parts.append("## Known differences from the CPU\n\n" + "\n".join(texts) + "\n")
+    left_out = tomllib.loads((TOOLS / "differences.toml").read_text())["left_out"]
+    parts.append("## Left out\n\n" + "\n".join(f"- {what}: {why}." for what, why in left_out.items()) + "\n")
     return "\n".join(parts)
 
 
@@ -202,6 +284,7 @@ PAGES = {"settings.md": settings_page, "operators.md": operators_page}
 
 
 def main() -> None:
+    (TOOLS / "dtypes.toml").write_text(dtypes_file())
     for name, page in PAGES.items():
         (DOCS / name).write_text(page())
 
