@@ -174,6 +174,30 @@ TEST(program_refuses_an_offset_that_it_was_not_planned_for) {
     end(&f);
 }
 
+TEST(program_refuses_numbers_outside_its_limits) {
+    static const char text[] = "graph {\n  %0 = input f32[2, 3]\n  %1 = scalar f64\n"
+                               "  %2 = softshrink(self=%0, lambd=%1)\n}\n";
+    fixture f;
+    CHECK_OK(start(&f, text));
+    tpj_feed feeds[2] = {f.feeds[0], {.number = {.kind = TPJ_NUMBER_FLOAT, .parts = {0.5}}}};
+    CHECK_OK(tpj_program_run(f.program, 0, feeds, 2, NULL, f.outputs));
+    feeds[1].number.parts[0] = -1;
+    CHECK_ERROR(tpj_program_run(f.program, 0, feeds, 2, NULL, f.outputs), TPJ_RUNTIME,
+                "softshrink: lambda must be greater or equal to 0, but found to be -1");
+    end(&f);
+    static const tpj_requirement order = {.other = 1, .code = TPJ_RUNTIME, .op = "op", .message = "low, high: "};
+    static const tpj_requirement span = {.other = 1, .span = 10, .code = TPJ_OK, .op = "op"};
+    const tpj_number low = {.kind = TPJ_NUMBER_INT, .integer = INT64_MAX - 1};
+    const tpj_number high = {.kind = TPJ_NUMBER_INT, .integer = INT64_MAX}; /* the same as floats */
+    CHECK_OK(tpj_requirement_check(&order, &low, &high));
+    CHECK_ERROR(tpj_requirement_check(&order, &high, &low), TPJ_RUNTIME, "op: low, high: ");
+    CHECK_ERROR(tpj_requirement_check(&order, &low, &low), TPJ_RUNTIME, "op: low, high: ");
+    CHECK(tpj_requirement_fits(&span, &low, &high));
+    CHECK(!tpj_requirement_fits(&span, &high, &low));
+    const tpj_number lowest = {.kind = TPJ_NUMBER_INT, .integer = INT64_MIN};
+    CHECK(!tpj_requirement_fits(&span, &lowest, &high));
+}
+
 /* The fake plugin's check results are zeros, which is an index that was out of range. */
 TEST(program_waits_for_its_index_checks) {
     static const char text[] = "graph {\n  %0 = input f32[2, 3]\n  %1 = input i64[2]\n"

@@ -296,6 +296,7 @@ def test_numbers_that_are_part_of_a_program() -> None:
     resized = {(name, scale) for name, scale in baked if "upsample" in name and scale.startswith("scale")}
     assert baked - resized == {
         ("multi_margin_loss", "p"),  # 1 or 2
+        ("linalg_lstsq", "rcond"),  # of the drivers that cut off
         ("histogram.bin_ct", "range"),
         ("_histogramdd_bin_edges", "range"),
         ("_histogramdd_from_bin_cts", "range"),
