@@ -121,7 +121,7 @@ Storages launch(const tpj_glue_call &call, tpj_program *program) {
 
 /* TPJ_OP_SIZED: the count runs first; what it found is part of the key of the op itself. */
 C10_NOINLINE tpj_program *find_sized(tpj_glue_call &call) {
-    constexpr uint64_t count_marker = 0xC0;
+    constexpr uint64_t count_marker = UINT64_MAX; /* stands where a size does, and is none */
     const size_t plain_size = call.key().size();
     int64_t known;
     c10::SmallVector<tpj_number, 4> numbers;

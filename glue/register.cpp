@@ -39,6 +39,12 @@ bool moves_between_devices(const c10::OperatorName &name) {
     return name.name == "aten::_to_copy" || name.name == "aten::copy_" || name.name == "aten::copy";
 }
 
+/* Their results are views that autograd does not know as such: PyTorch's composites make them, the rows serve graphs. */
+bool is_unsafe_view(const c10::OperatorName &name) {
+    return name.name == "aten::unsafe_split" || name.name == "aten::unsafe_split_with_sizes" ||
+           name.name == "aten::_unsafe_view";
+}
+
 /* out= forms that PyTorch makes of the functional form, with rules of their own on dtypes and sizes. A few of those that
  * are written by hand need kernels which only the CPU has. */
 bool is_composite_out(const c10::OperatorHandle &op, tpj_glue_form form) {
@@ -50,7 +56,7 @@ bool is_composite_out(const c10::OperatorHandle &op, tpj_glue_form form) {
 
 bool wants_kernel(const c10::OperatorHandle &op, const tpj_op_def *row, tpj_glue_form form) {
     if (is_composite_out(op, form)) return false;
-    if (moves_between_devices(op.operator_name())) return false;
+    if (moves_between_devices(op.operator_name()) || is_unsafe_view(op.operator_name())) return false;
     if (op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return false; /* written by hand */
     /* what PyTorch composes for autograd too may be replaced only where it has a formula of its own (silu_backward) */
     if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&

@@ -7,6 +7,7 @@
 enum { MAX_OPERANDS = 16, CONTIGUOUS_FORMAT = 0, PRESERVE_FORMAT = 1, CHANNELS_LAST = 2, CHANNELS_LAST_3D = 3 };
 
 typedef struct operand_strides {
+    tpj_dtype dtype;
     int rank;
     int64_t sizes[TPJ_VIEW_MAX_RANK], strides[TPJ_VIEW_MAX_RANK];
 } operand_strides;
@@ -17,6 +18,7 @@ static bool strides_of(tpj_lowering *lowering, tpj_ref ref, operand_strides *out
     const tpj_input *input = tpj_graph_input(lowering->graph, ref.result);
     if (input->kind != TPJ_INPUT_BUFFER || input->number) return false;
     const tpj_view *view = input->view;
+    out->dtype = input->type.dtype;
     out->rank = view != NULL ? view->rank : input->type.rank;
     if (out->rank > TPJ_VIEW_MAX_RANK) return false;
     memcpy(out->sizes, view != NULL ? view->sizes : input->type.dims, sizeof(int64_t) * (size_t)out->rank);
@@ -116,6 +118,37 @@ static int64_t memory_format_of(const tpj_node *node) {
     return PRESERVE_FORMAT;
 }
 
+/* Sorts dimensions by self's strides, the largest outermost. */
+static void sort_by_strides(const operand_strides *x, int *dims, int n) {
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && x->strides[dims[k - 1]] < x->strides[dims[k]]; k--) {
+            int swapped = dims[k];
+            dims[k] = dims[k - 1];
+            dims[k - 1] = swapped;
+        }
+}
+
+/* PyTorch's transforms by MKL: what is transformed lies innermost, behind the other dimensions, both in the order of
+ * self's strides; between real and complex numbers the last transformed dimension stays the last. */
+static bool spectrum_order(const tpj_node *node, const operand_strides *x, const tpj_value *value, int *out_order) {
+    const tpj_arg *dims = &node->args[1];
+    int rank = x->rank, n = dims->n, n_before = 0, inner[TPJ_VIEW_MAX_RANK];
+    bool transformed[TPJ_VIEW_MAX_RANK] = {false};
+    if (dims->kind != TPJ_ARG_INTS || n <= 0 || n > rank || rank != value->type.rank) return false;
+    for (int i = 0; i < n; i++) {
+        int64_t dim = dims->integers[i] < 0 ? dims->integers[i] + rank : dims->integers[i];
+        if (dim < 0 || dim >= rank || transformed[dim]) return false;
+        transformed[dim] = true;
+        inner[i] = (int)dim;
+    }
+    for (int d = 0; d < rank; d++)
+        if (!transformed[d]) out_order[n_before++] = d;
+    sort_by_strides(x, out_order, n_before);
+    sort_by_strides(x, inner, x->dtype == value->type.dtype ? n : n - 1);
+    memcpy(out_order + n_before, inner, sizeof(int) * (size_t)n);
+    return true;
+}
+
 bool tpj_layout_columns(const tpj_value *value, int *out_order) {
     int rank = value->type.rank;
     if (rank < 2 || rank > TPJ_VIEW_MAX_RANK) return false;
@@ -138,6 +171,7 @@ bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_va
                 return channels_last_order(rank, out_order);
         return false;
     }
+    if (layout == TPJ_LAYOUT_SPECTRUM) return spectrum_order(node, &operands[0], value, out_order);
     if (layout == TPJ_LAYOUT_MEMORY_FORMAT) {
         int64_t format = memory_format_of(node);
         if (format == CONTIGUOUS_FORMAT) return false;

@@ -134,8 +134,17 @@ static void emit_c2r(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_fft[] = {
-    {.name = "_fft_c2c", .params = "T self, I[] dim, I normalization, B forward", .emit = emit_c2c},
-    {.name = "_fft_r2c", .params = "T self, I[] dim, I normalization, B onesided", .emit = emit_r2c},
-    {.name = "_fft_c2r", .params = "T self, I[] dim, I normalization, I last_dim_size", .emit = emit_c2r},
+    {.name = "_fft_c2c",
+     .params = "T self, I[] dim, I normalization, B forward",
+     .emit = emit_c2c,
+     .layout = TPJ_LAYOUT_SPECTRUM},
+    {.name = "_fft_r2c",
+     .params = "T self, I[] dim, I normalization, B onesided",
+     .emit = emit_r2c,
+     .layout = TPJ_LAYOUT_SPECTRUM},
+    {.name = "_fft_c2r",
+     .params = "T self, I[] dim, I normalization, I last_dim_size",
+     .emit = emit_c2r,
+     .layout = TPJ_LAYOUT_SPECTRUM},
     {0},
 };

@@ -38,7 +38,8 @@ typedef enum tpj_layout {
     TPJ_LAYOUT_POINTWISE, /* TensorIterator: the dimension order of the operands, the first deciding */
     TPJ_LAYOUT_SELF,      /* preserve_format of the first tensor argument (empty_like), for all results of its shape */
     TPJ_LAYOUT_CHANNELS_LAST, /* channels_last when the first tensor argument (or the weight) suggests it: conv, pooling, .. */
-    TPJ_LAYOUT_MEMORY_FORMAT /* the argument memory_format, else preserve_format of self (clone, _to_copy, *_like) */
+    TPJ_LAYOUT_MEMORY_FORMAT, /* the argument memory_format, else preserve_format of self (clone, _to_copy, *_like) */
+    TPJ_LAYOUT_SPECTRUM /* Fourier transforms: the dimensions of the argument after self innermost, as MKL leaves them */
 } tpj_layout;
 
 enum {

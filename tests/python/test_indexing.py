@@ -125,6 +125,24 @@ def test_sizes_that_depend_on_data():
     agree(lambda a: a.masked_select(a > 0), x)
 
 
+@pytest.mark.parametrize("n", [0, 1, 191, 192, 193])
+def test_every_size_is_told_from_the_count(n):
+    """192 = 0xC0 was the mark of the program that counts, so that 192 elements came back as their number."""
+    x = torch.arange(n)
+    there = x.to(DEVICE)
+    for function in (
+        lambda x: x.masked_select(x >= 0),
+        lambda x: (x >= 0).nonzero(),
+        lambda x: x[x >= 0],
+        lambda x: x.unique(),
+        lambda x: torch.ones_like(x).repeat_interleave(torch.ones_like(x)),
+        lambda x: x.bincount(),
+    ):
+        want, got = function(x), function(there)
+        assert got.shape == want.shape
+        assert torch.equal(got.cpu(), want)
+
+
 def test_unique_keeps_every_nan():
     agree(torch.unique, torch.tensor([1.0, float("nan"), 1.0, float("nan"), -0.0, 0.0]))
 

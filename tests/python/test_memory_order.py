@@ -73,3 +73,39 @@ def test_order_is_the_cpus(x, operation):
     for a, b in zip(*((r,) if isinstance(r, torch.Tensor) else r for r in (want, got)), strict=True):
         assert a.stride() == b.stride()
         torch.testing.assert_close(b.cpu(), a)
+
+
+SPECTRA = {
+    "fft": lambda x: torch.fft.fft(x, dim=0),
+    "fft of complex": lambda x: torch.fft.fft(torch.complex(x, x), dim=1),
+    "fft2": lambda x: torch.fft.fft2(torch.complex(x, x), dim=(0, 2)),
+    "fftn": lambda x: torch.fft.fftn(x, dim=(2, 0, 1)),
+    "fftn of complex": lambda x: torch.fft.fftn(torch.complex(x, x).transpose(0, 2)),
+    "ifft": lambda x: torch.fft.ifft(x, dim=1),
+    "rfft": lambda x: torch.fft.rfft(x, dim=1),
+    "rfft2": lambda x: torch.fft.rfft2(x.transpose(0, 1), dim=(1, 0)),
+    "irfft": lambda x: torch.fft.irfft(torch.complex(x, x), dim=0),
+    "irfftn": lambda x: torch.fft.irfftn(torch.complex(x, x), dim=(2, 0)),
+    "hfft": lambda x: torch.fft.hfft(torch.complex(x, x), dim=1),
+}
+
+
+@pytest.mark.parametrize("transform", SPECTRA.values(), ids=SPECTRA)
+def test_spectra_lie_as_the_cpus(transform):
+    x = torch.linspace(-1, 1, 3 * 4 * 5).view(3, 4, 5)
+    want, got = transform(x), transform(x.to(DEVICE))
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_unsafe_splits_are_views():
+    """As on the CPU: the parts share the whole's memory, and nothing is copied."""
+    x = torch.arange(12.0, device=DEVICE).view(3, 4)
+    launches = torch.tpu.compile_stats()["launches"]
+    parts = [*x.unsafe_split(2), *x.unsafe_chunk(2, 1), *x.unsafe_split_with_sizes([1, 3], 1)]
+    reshaped = torch.ops.aten._unsafe_view(x, [4, 3])
+    assert torch.tpu.compile_stats()["launches"] == launches
+    assert all(part.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for part in [*parts, reshaped])
+    assert [part.tolist() for part in parts] == [
+        part.tolist() for part in [*x.cpu().split(2), *x.cpu().chunk(2, 1), *x.cpu().split([1, 3], 1)]
+    ]
