@@ -20,9 +20,19 @@ bool fits(const at::Tensor &query, const at::Tensor &key, const at::Tensor &valu
            query.numel() > 0 && value.numel() > 0;
 }
 
+/* The fused op has no batching rule and no derivative along a direction. What torch.func.grad wraps may be a batch inside,
+ * which PyTorch's public headers do not let one see. */
+bool is_transformed(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value) {
+    constexpr c10::DispatchKeySet functions{c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper};
+    for (const at::Tensor *tensor : {&query, &key, &value})
+        if (tensor->key_set().has_any(functions) || tensor->_fw_grad(0).defined()) return true;
+    return false;
+}
+
 int64_t fused_sdp_choice(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
                          const std::optional<at::Tensor> &, double, bool, std::optional<double>, bool enable_gqa) {
-    const bool fused = at::globalContext().userEnabledOverrideableSDP() && fits(query, key, value, enable_gqa);
+    const bool fused = at::globalContext().userEnabledOverrideableSDP() && fits(query, key, value, enable_gqa) &&
+                       !is_transformed(query, key, value);
     return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 

@@ -342,7 +342,7 @@ const tpj_op_def tpj_ops_pool[] = {
     ROW("max_unpool2d", "T self, T indices, I[] output_size", tpj_emit_max_unpool, 2),
     PLAIN("max_unpool3d", "T self, T indices, I[] output_size", tpj_emit_max_unpool, 3),
     PLAIN("fractional_max_pool2d", FRACTIONAL, tpj_emit_fractional_max_pool, 2),
-    ROW("fractional_max_pool3d", FRACTIONAL, tpj_emit_fractional_max_pool, 3),
+    PLAIN("fractional_max_pool3d", FRACTIONAL, tpj_emit_fractional_max_pool, 3),
     ROW("fractional_max_pool2d_backward", FRACTIONAL_BACKWARD, tpj_emit_fractional_max_pool_backward, 2),
     ROW("fractional_max_pool3d_backward", FRACTIONAL_BACKWARD, tpj_emit_fractional_max_pool_backward, 3),
     {0}};

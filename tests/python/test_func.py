@@ -41,6 +41,31 @@ def test_transforms(transform):
     )
 
 
+ATTENTION = torch.linspace(-1.0, 1.0, 2 * 3 * 2 * 4 * 8).view(2, 3, 2, 4, 8)
+ATTENDED = {
+    "vmap": lambda x: vmap(lambda q: F.scaled_dot_product_attention(q, q, q.flip(-1)))(x),
+    "vmap of grad": lambda x: vmap(
+        grad(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True).square().sum())
+    )(x),
+    "jacrev": lambda x: jacrev(lambda q: F.scaled_dot_product_attention(q, q, q).sum((0, 1, 3)))(x[0]),
+}
+
+
+@pytest.mark.parametrize("transform", ATTENDED.values(), ids=ATTENDED)
+def test_attention(transform):
+    """The fused attention has no batching rule: under vmap the composition of single ops runs."""
+    torch.testing.assert_close(transform(ATTENTION.to(DEVICE)).cpu(), transform(ATTENTION), rtol=1e-4, atol=1e-5)
+
+
+def test_attention_along_a_direction():
+    x = ATTENTION[0]
+    attend = lambda q: F.scaled_dot_product_attention(q, q, q.flip(-1))  # noqa: E731
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        want = jvp(attend, (x,), (x.flip(0),))
+    got = jvp(attend, (x.to(DEVICE),), (x.flip(0).to(DEVICE),))
+    torch.testing.assert_close([t.cpu() for t in got], list(want), rtol=1e-4, atol=1e-5)
+
+
 def test_an_ensemble_of_modules():
     torch.manual_seed(0)
     models = [torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)) for _ in range(3)]
