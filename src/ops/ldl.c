@@ -117,7 +117,7 @@ static block eliminate(tpj_hlo *h, const step *s, tpj_value *rest, bool hermitia
     return b;
 }
 
-/* `packed` with rows `from` and on of its column `place` replaced by those of x, where `applies`. */
+/* `packed` with its column `place`, from the diagonal on, replaced by that of x, in the matrices for which it `applies`. */
 static tpj_value *with_column(tpj_hlo *h, tpj_value *packed, tpj_value *x, tpj_value *place, tpj_value *applies) {
     const int64_t *dims = packed->type.dims;
     tpj_value *rows = hlo_and(h, compare_places(h, "GE", x, place), repeated(h, applies, x));

@@ -1,5 +1,5 @@
-/* Linear algebra that is an op of XLA: triangular solves, Cholesky; and the cross product. LU and QR stand in files of
- * their own; what is in none (SVD, eigenvalues, ..) runs on the CPU. */
+/* Linear algebra that is an op of XLA: triangular solves, Cholesky; and the cross product. The other factors stand
+ * in files of their own: LU, QR, LDL, SVD, eigenvalues of Hermitian matrices. Those of general ones run on the CPU. */
 #include "ops/matrices.h"
 
 /* ---- Cholesky and triangular solves ---- */

@@ -1,4 +1,4 @@
-/* What the families of linear algebra (linalg, lu, qr) share: stacks of matrices, [.., rows, columns].
+/* What the families of linear algebra (linalg, lu, qr, ldl, svd, eigh) share: stacks of matrices, [.., rows, columns].
  *
  * Threads: as the builder that they write to. */
 #ifndef TPJ_OPS_MATRICES_H

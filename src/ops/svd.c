@@ -73,6 +73,15 @@ tpj_svd tpj_svd_of(tpj_hlo *h, tpj_value *a, bool full, bool vectors) {
     return (tpj_svd){.u = tpj_transposed(h, svd.vh, true), .s = svd.s, .vh = tpj_transposed(h, svd.u, true)};
 }
 
+/* NULL: vectors that were not asked for. */
+static void out_vectors(tpj_emit *e, tpj_value *vectors, const tpj_value *like) {
+    if (vectors != NULL) {
+        tpj_out_columns(e, tpj_unflat_batch(tpj_builder(e), vectors, like));
+    } else {
+        tpj_out_empty(e, like->type.dtype);
+    }
+}
+
 static void emit_svd(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_value *given = tpj_in(e, "A");
@@ -85,15 +94,9 @@ static void emit_svd(tpj_emit *e) {
     }
     bool vectors = tpj_bool(e, "compute_uv", true);
     tpj_svd svd = tpj_svd_of(h, tpj_flat_batch(h, given), tpj_bool(e, "full_matrices", false), vectors);
-    if (vectors)
-        tpj_out_columns(e, tpj_unflat_batch(h, svd.u, given));
-    else
-        tpj_out_empty(e, given->type.dtype);
+    out_vectors(e, vectors ? svd.u : NULL, given);
     tpj_out(e, tpj_unflat_batch(h, svd.s, given));
-    if (vectors)
-        tpj_out_columns(e, tpj_unflat_batch(h, svd.vh, given));
-    else
-        tpj_out_empty(e, given->type.dtype);
+    out_vectors(e, vectors ? svd.vh : NULL, given);
 }
 
 const tpj_op_def tpj_ops_svd[] = {
