@@ -82,6 +82,7 @@ const char *tpj_op_layout(const tpj_op_def *op) {
         [TPJ_LAYOUT_SELF] = "self",
         [TPJ_LAYOUT_CHANNELS_LAST] = "channels_last",
         [TPJ_LAYOUT_MEMORY_FORMAT] = "memory_format",
+        [TPJ_LAYOUT_SPECTRUM] = "spectrum",
     };
     return names[op->layout];
 }
