@@ -72,12 +72,18 @@ static bool read_lstsq(tpj_emit *e, lstsq *out) {
 }
 
 /* The solution for A of full rank: of R X = Q^H B for A = Q R, or of least norm, X = Q R^-H B for A^H = Q R. */
-static tpj_value *solve_by_qr(tpj_hlo *h, tpj_value *a, tpj_value *b) {
+static tpj_value *solve_by_qr(tpj_emit *e, tpj_value *a, tpj_value *b) {
+    tpj_hlo *h = tpj_builder(e);
     int64_t m = hlo_dim(a, 1), n = hlo_dim(a, 2), k = m < n ? m : n;
     tpj_dtype dtype = a->type.dtype;
     tpj_value *packed[2];
     tpj_reflect(h, m >= n ? a : tpj_transposed(h, a, true), packed);
     tpj_value *q = tpj_product_of_reflectors(h, packed[0], packed[1], k), *r = tpj_first_rows(h, packed[0], k);
+    tpj_value *diagonal = tpj_diagonals(h, r);
+    tpj_check(
+        e, hlo_compare(h, "EQ", diagonal, hlo_number(h, dtype, 0)),
+        "torch.linalg.lstsq: The least squares solution could not be computed because the input matrix does not have "
+        "full rank.");
     if (m < n) return hlo_matmul(h, q, hlo_triangular_solve(h, r, b, true, false, false, "ADJOINT"), dtype);
     b = hlo_matmul(h, tpj_transposed(h, q, true), b, dtype);
     return hlo_triangular_solve(h, r, b, true, false, false, "NO_TRANSPOSE");
@@ -156,7 +162,7 @@ static void emit_lstsq(tpj_emit *e) {
         int64_t dims[] = {hlo_dim(problem.a, 0), hlo_dim(problem.a, 2), hlo_dim(problem.b, 2)};
         x = hlo_zeros(h, dtype, 3, dims);
     } else if (problem.driver[0] == '\0') {
-        x = solve_by_qr(h, problem.a, problem.b);
+        x = solve_by_qr(e, problem.a, problem.b);
     } else {
         x = solve_by_svd(h, &svd, values_that_count(e, &problem, svd.s), problem.b);
     }

@@ -417,6 +417,36 @@ def test_ldl_of_any_shape(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(x.cpu(), y, rtol=1e-3, atol=1e-3)
 
 
+# ---- what has no factors ----
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)])
+@pytest.mark.parametrize(
+    ("function", "bad"),
+    [
+        (torch.linalg.svd, torch.nan),
+        (torch.linalg.svdvals, torch.nan),
+        (torch.linalg.eigh, torch.nan),
+        (torch.linalg.eigh, torch.inf),
+        (torch.linalg.eigvalsh, torch.nan),
+        (lambda a: torch.linalg.lstsq(a, a, driver="gels"), 0),
+    ],
+)
+def test_what_has_no_factors_raises(function, bad: float, shape: tuple[int, ...]) -> None:
+    """On the device at the next read."""
+    for device in ("cpu", "tpu"):
+        a = torch.eye(3).repeat(*shape[:-2], 1, 1).to(device)
+        a[..., 1, :] = a[..., :, 1] = bad
+        with pytest.raises(RuntimeError, match="failed to converge|full rank"):
+            [x.cpu() for x in function(a)]
+            torch.accelerator.synchronize()
+
+
+def test_eigh_ignores_the_other_triangle() -> None:
+    a = torch.tensor([[2.0, torch.nan], [1.0, 2.0]])
+    torch.testing.assert_close(torch.linalg.eigvalsh(a.to("tpu")).cpu(), torch.tensor([1.0, 3.0]))
+
+
 # ---- the rows for a TPU ----
 
 
