@@ -95,8 +95,8 @@ static tpj_value *values_that_count(tpj_emit *e, const lstsq *problem, tpj_value
     if (hlo_elements(s) == 0) return hlo_zeros(h, TPJ_BOOL, 2, s->type.dims);
     int64_t m = hlo_dim(problem->a, 1), n = hlo_dim(problem->a, 2);
     double epsilon = s->type.dtype == TPJ_F64 ? 0x1p-52 : 0x1p-23;
-    double rcond = tpj_float(e, "rcond", epsilon * (double)(m > n ? m : n));
-    tpj_value *limit = hlo_mul(h, hlo_slice_dim(h, s, 1, 0, 1, 1), hlo_number(h, s->type.dtype, rcond));
+    tpj_value *rcond = tpj_scalar_or(e, "rcond", s->type.dtype, epsilon * (double)(m > n ? m : n));
+    tpj_value *limit = hlo_mul(h, hlo_slice_dim(h, s, 1, 0, 1, 1), rcond);
     return hlo_compare(h, "GT", s, hlo_expand(h, limit, 2, s->type.dims));
 }
 
@@ -178,7 +178,7 @@ static void emit_lstsq(tpj_emit *e) {
 
 const tpj_op_def tpj_ops_lstsq[] = {
     {.name = "linalg_lstsq",
-     .params = "T self, T b, F? rcond=None, Str? driver",
+     .params = "T self, T b, F~? rcond=None, Str? driver",
      .emit = emit_lstsq,
      .count = count_lstsq,
      .flags = TPJ_OP_SIZED},

@@ -110,9 +110,9 @@ static void emit_jagged_to_padded(tpj_emit *e) {
     dims[0] = batch;
     dims[1] = lengths[0];
     for (int d = 2; d < rank; d++) dims[d] = hlo_dim(values, d - 1);
-    tpj_value *padding = hlo_number(h, values->type.dtype, tpj_float(e, "padding_value", 0));
+    tpj_value *padding = tpj_scalar_or(e, "padding_value", values->type.dtype, 0);
     if (n == 0 || batch == 0 || lengths[0] == 0) {
-        tpj_out(e, hlo_full(h, values->type.dtype, rank, dims, tpj_float(e, "padding_value", 0)));
+        tpj_out(e, hlo_broadcast_in_dim(h, padding, rank, dims, NULL));
         return;
     }
     int64_t column[] = {batch, 1};
@@ -164,7 +164,7 @@ const tpj_op_def tpj_ops_sparse[] = {
      .params = "T crow_indices, T col_indices, B out_int32=False, B transpose=False",
      .emit = emit_csr_to_coo},
     {.name = "_jagged_to_padded_dense_forward",
-     .params = "T values, T[] offsets, I[] max_lengths, F padding_value=0.0",
+     .params = "T values, T[] offsets, I[] max_lengths, F~ padding_value=0.0",
      .emit = emit_jagged_to_padded},
     {.name = "_padded_dense_to_jagged_forward",
      .params = "T dense, T[] offsets, I? total_L=None",
