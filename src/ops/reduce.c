@@ -419,6 +419,8 @@ const tpj_op_def tpj_ops_reduce[] = {
     OVER(OVER_ALL, "max", "T self", emit_extreme, .hlo = "maximum"),
     OVER(OVER_ALL, "min", "T self", emit_extreme, .hlo = "minimum"),
     OVER(OVER_DIM, "aminmax", "T self, I? dim, B keepdim=false", emit_aminmax),
+    OVER(OVER_ALL, "_aminmax", "T self", emit_aminmax),
+    OVER(OVER_DIM, "_aminmax.dim", "T self, I dim, B keepdim=false", emit_aminmax),
     OVER(OVER_DIM, "max.dim", "T self, I dim, B keepdim=false", emit_extreme_dim, .hlo = "maximum"),
     OVER(OVER_DIM, "min.dim", "T self, I dim, B keepdim=false", emit_extreme_dim, .hlo = "minimum"),
     OVER(OVER_DIM, "argmax", "T self, I? dim, B keepdim=false", emit_arg_extreme, .hlo = "maximum"),
