@@ -165,14 +165,14 @@ def renamed(prefix: str, found: Iterator[Case]) -> Iterator[Case]:
 
 def cases() -> Iterator[Case]:
     dtypes = (torch.float32,)
-    yield from renamed("vmap", opinfos.cases_of(check_vmap, dtypes, where=opinfos.is_determined))
+    yield from renamed("vmap", opinfos.cases_of(check_vmap, dtypes, where=lambda op: not opinfos.is_random(op)))
     for name in DERIVATIVES:
 
         def has_derivative(op: Any, forward: bool = name == "jvp") -> bool:
-            return opinfos.is_determined(op) and bool(op.supports_forward_ad if forward else op.supports_autograd)
+            return not opinfos.is_random(op) and bool(op.supports_forward_ad if forward else op.supports_autograd)
 
         yield from renamed(name, opinfos.cases_of(partial(check_derivative, name), dtypes, where=has_derivative))
     for randomness in ("different", "same", "error"):
         run = partial(check_random_vmap, randomness)
-        found = opinfos.cases_of(run, dtypes, where=lambda op: not opinfos.is_determined(op))
+        found = opinfos.cases_of(run, dtypes, where=opinfos.is_random)
         yield from renamed(f"randomness_{randomness}", found)
