@@ -15,4 +15,6 @@ SECTIONS = (
     "forward_ad",
     "func",
     "fake",
+    "sparse",
+    "nested",
 )
