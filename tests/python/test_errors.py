@@ -325,3 +325,14 @@ def test_errors_in_backward():
         Broken.apply(x).sum().backward()
     (x * 2).sum().backward()
     assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_ops_that_read_host_memory_get_it() -> None:
+    """PyTorch composes this one of reads from data_ptr(), which is no memory here: the process died."""
+    x = torch.randn(16)
+    for got, want in zip(
+        torch.choose_qparams_optimized(x.to("tpu"), 16, 10, 0.1, 8),
+        torch.choose_qparams_optimized(x, 16, 10, 0.1, 8),
+        strict=True,
+    ):
+        assert got.device.type == "tpu" and got.cpu().equal(want)
