@@ -249,6 +249,20 @@ void move_returns(const tpj_glue_op &op, torch::jit::Stack &stack, const c10::IV
             stack[i] = stack[i].toTensor().to(device);
 }
 
+/* Rates and bounds make sense. PyTorch's kernels without memory say so, but of two ops. */
+C10_NOINLINE void check_random_fill(const tpj_glue_op &op, const torch::jit::Stack &stack) {
+    const auto arguments = torch::jit::last(stack, static_cast<size_t>(op.n_arguments));
+    if (op.name == "uniform_") {
+        const double from = arguments[1].toDouble(), to = arguments[2].toDouble();
+        TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+    }
+    if (op.name == "bernoulli_.float") {
+        const double p = arguments[1].toDouble();
+        TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
+    }
+    tpj_glue_run_without_memory(op, arguments);
+}
+
 } // namespace
 
 at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, const int64_t *strides) {
@@ -280,8 +294,7 @@ void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack) {
                                       : c10::IValue();
     tpj_glue_call call(op, stack);
     if (op.form != tpj_glue_form::functional) check_overlap(call);
-    if (C10_UNLIKELY(op.form == tpj_glue_form::inplace && tpj_op_is_random(op.row))) /* rates and bounds make sense */
-        tpj_glue_run_without_memory(op, torch::jit::last(stack, static_cast<size_t>(op.n_arguments)));
+    if (C10_UNLIKELY(op.form == tpj_glue_form::inplace && tpj_op_is_random(op.row))) check_random_fill(op, stack);
     call.read();
     const Program program(C10_UNLIKELY(tpj_op_is_sized(op.row)) ? find_sized(call) : find_or_compile(call));
     if (op.form == tpj_glue_form::out) tpj_glue_check_out(call, program.program);

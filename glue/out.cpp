@@ -44,12 +44,65 @@ c10::IValue without_memory(const c10::IValue &value) {
     return value.isGenerator() ? c10::IValue() : value;
 }
 
-/* Ops whose CPU kernels want out= tensors of the result's dtype, which their kernels without memory do not check. */
+/* Ops whose CPU kernels want out= tensors of the result's dtype, which PyTorch's kernels for tensors without memory do not
+ * check: those that are written in Python convert whatever can be converted. */
 bool converts_nothing(const tpj_glue_op &op) {
-    static const std::unordered_set<std::string_view> exact = {
-        "aten::abs",       "aten::complex",  "aten::conj_physical", "aten::cummax", "aten::cummin",
-        "aten::heaviside", "aten::kthvalue", "aten::median",        "aten::mode",   "aten::multinomial",
-        "aten::nanmedian", "aten::polar",    "aten::sort",          "aten::angle",  "aten::frexp"};
+    static const std::unordered_set<std::string_view> exact = {"aten::_softmax",
+                                                               "aten::abs",
+                                                               "aten::all",
+                                                               "aten::amax",
+                                                               "aten::amin",
+                                                               "aten::aminmax",
+                                                               "aten::any",
+                                                               "aten::bucketize",
+                                                               "aten::complex",
+                                                               "aten::conj_physical",
+                                                               "aten::cross",
+                                                               "aten::cummax",
+                                                               "aten::cummin",
+                                                               "aten::frexp",
+                                                               "aten::hardshrink",
+                                                               "aten::heaviside",
+                                                               "aten::histc",
+                                                               "aten::index_add",
+                                                               "aten::index_copy",
+                                                               "aten::index_select",
+                                                               "aten::isin",
+                                                               "aten::kthvalue",
+                                                               "aten::linalg_cross",
+                                                               "aten::_linalg_det",
+                                                               "aten::_linalg_eigh",
+                                                               "aten::linalg_lu",
+                                                               "aten::linalg_lu_factor",
+                                                               "aten::linalg_lu_factor_ex",
+                                                               "aten::linalg_lu_solve",
+                                                               "aten::linalg_qr",
+                                                               "aten::_linalg_slogdet",
+                                                               "aten::_linalg_solve_ex",
+                                                               "aten::linalg_solve_triangular",
+                                                               "aten::log_sigmoid_forward",
+                                                               "aten::logcumsumexp",
+                                                               "aten::lu_unpack",
+                                                               "aten::median",
+                                                               "aten::mode",
+                                                               "aten::multinomial",
+                                                               "aten::nan_to_num",
+                                                               "aten::nanmedian",
+                                                               "aten::neg",
+                                                               "aten::nonzero",
+                                                               "aten::ormqr",
+                                                               "aten::polar",
+                                                               "aten::renorm",
+                                                               "aten::round",
+                                                               "aten::scatter_reduce",
+                                                               "aten::searchsorted",
+                                                               "aten::softmax",
+                                                               "aten::softplus",
+                                                               "aten::softshrink",
+                                                               "aten::sort",
+                                                               "aten::take",
+                                                               "aten::tril",
+                                                               "aten::triu"};
     return !op.handle.hasKernelForDispatchKey(c10::DispatchKey::Meta) ||
            exact.count(op.handle.operator_name().name) != 0;
 }

@@ -282,6 +282,10 @@ static bool begin_multi_margin(tpj_emit *e, margins *m) {
         tpj_fail(e, TPJ_RUNTIME, "inconsistent target size, expected %lld", (long long)m->n);
         return false;
     }
+    if (target.dtype != TPJ_I64) {
+        tpj_fail(e, TPJ_RUNTIME, "expected scalar type Long but found %s", tpj_dtype_torch_name(target.dtype));
+        return false;
+    }
     const int64_t dims[] = {m->n, m->c}, column[] = {m->n, 1}, rows[] = {0};
     tpj_value *x = hlo_reshape(h, tpj_in_as(e, "self", m->compute), 2, dims);
     tpj_value *labels = tpj_check_index(e, hlo_reshape(h, tpj_in_as(e, "target", TPJ_I64), 1, dims), m->c, false);

@@ -29,6 +29,7 @@ static reduction reduction_of(tpj_emit *e, tpj_value *x) {
     tpj_hlo *h = tpj_builder(e);
     int rank = x->type.rank, over = tpj_row(e)->variant;
     reduction r = {.h = h, .x = x, .dims = every_dim(h, rank), .n_dims = rank};
+    if (rank > 64) tpj_fail(e, TPJ_RUNTIME, "only tensors with up to 64 dims are supported");
     if (over == OVER_ALL) return r;
     r.keep = tpj_bool(e, "keepdim", false);
     if (over == OVER_LIST)

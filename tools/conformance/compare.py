@@ -44,8 +44,9 @@ def to_device(tree: Any) -> Any:
     return pytree.tree_map(one, tree)
 
 
-def twin(t: torch.Tensor) -> torch.Tensor:
-    """The tensor on the device with its strides, its offset, its whole storage, and its conj and neg bits."""
+def twin(t: torch.Tensor, bases: dict[tuple[int, torch.dtype], torch.Tensor]) -> torch.Tensor:
+    """The tensor on the device with its strides, its offset, its whole storage, and its conj and neg bits. `bases`: the
+    storages that are on the device already, by where they are on the CPU."""
     if t.layout != torch.strided:
         return t.detach().to(DEVICE).requires_grad_(t.requires_grad)
     plain = t.detach()
@@ -54,7 +55,10 @@ def twin(t: torch.Tensor) -> torch.Tensor:
     if t.is_conj():
         plain = plain.conj()
     n = plain.untyped_storage().nbytes() // plain.element_size()
-    base = plain.as_strided((n,), (1,), 0).to(DEVICE)
+    key = plain.untyped_storage().data_ptr(), plain.dtype
+    if key not in bases or n == 0:
+        bases[key] = plain.as_strided((n,), (1,), 0).to(DEVICE)
+    base = bases[key]
     made = base.as_strided(plain.size(), plain.stride(), plain.storage_offset())
     if t.is_conj():
         made = made.conj()
@@ -64,13 +68,14 @@ def twin(t: torch.Tensor) -> torch.Tensor:
 
 
 def twins(tree: Any) -> Any:
-    """As to_device, each tensor by its twin. Tensors that are one object stay one object."""
+    """As to_device, each tensor by its twin. Tensors that are one object, or share memory, do so on the device."""
     made: dict[int, torch.Tensor] = {}
+    bases: dict[tuple[int, torch.dtype], torch.Tensor] = {}
 
     def one(x: Any) -> Any:
         if isinstance(x, torch.Tensor):
             if id(x) not in made:
-                made[id(x)] = twin(x)
+                made[id(x)] = twin(x, bases)
             return made[id(x)]
         if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
             return torch.device(DEVICE)

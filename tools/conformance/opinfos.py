@@ -142,7 +142,7 @@ def on_device(op: Any, call: Call, move: Callable[[Any], Any] = twins) -> Call:
     return call.map(move)
 
 
-def is_determined(op: Any) -> bool:
+def has_one_answer(op: Any) -> bool:
     """All of the values are."""
     return name_of(op) not in RANDOM | UP_TO_SIGN | TIES
 
