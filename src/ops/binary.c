@@ -123,7 +123,10 @@ static tpj_value *truncated_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y, tpj
 static tpj_pair division_pair(tpj_emit *e) {
     tpj_dtype dtype = tpj_promote(e, "self", "other", NULL);
     if (tpj_dtype_is_complex(dtype)) tpj_fail_dtype(e, dtype);
-    return pair_in(e, dtype == TPJ_BOOL ? TPJ_U8 : dtype);
+    if (dtype == TPJ_BOOL) dtype = TPJ_U8;
+    if (tpj_dtype_is_integral(dtype))
+        tpj_check(e, tpj_compare_number(tpj_builder(e), "EQ", tpj_in_as(e, "other", dtype), 0), "ZeroDivisionError");
+    return pair_in(e, dtype);
 }
 
 static void emit_floor_divide(tpj_emit *e) {
