@@ -295,12 +295,26 @@ void tpj_glue_call::read_aliases() {
         if (aliases_[i] != 0) key_.push_back(word(other, i << 24 | static_cast<size_t>(aliases_[i])));
 }
 
+/* What PyTorch's settings ask of float32 products. torch.set_float32_matmul_precision and the newer
+ * torch.backends.fp32_precision both reach the two backends that PyTorch has settings for: where both round, so do we; where
+ * one was asked to by its own name, that is its business. Context::float32MatmulPrecision raises in such a state. */
+static at::Float32MatmulPrecision precision_of_products() {
+    const at::Context &context = at::globalContext();
+    const at::Float32Precision host = context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
+    if (C10_LIKELY(host != at::Float32Precision::TF32 && host != at::Float32Precision::BF16))
+        return at::Float32MatmulPrecision::HIGHEST;
+    const at::Float32Precision generic = context.float32Precision(at::Float32Backend::GENERIC, at::Float32Op::ALL);
+    const at::Float32Precision other = context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL);
+    if (generic != host && other != at::Float32Precision::TF32) return at::Float32MatmulPrecision::HIGHEST;
+    return host == at::Float32Precision::TF32 ? at::Float32MatmulPrecision::HIGH : at::Float32MatmulPrecision::MEDIUM;
+}
+
 void tpj_glue_call::read() {
     key_.push_back(reinterpret_cast<uintptr_t>(&op_));
     key_.push_back(0); /* device and global settings, below */
     for (const tpj_glue_parameter &parameter : op_.parameters) read_parameter(parameter);
     decide_device();
-    const auto precision = op_.uses_precision ? static_cast<uint64_t>(at::globalContext().float32MatmulPrecision()) : 0;
+    const auto precision = op_.uses_precision ? static_cast<uint64_t>(precision_of_products()) : 0;
     const auto number = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
     key_[1] = static_cast<uint64_t>(device_) | precision << 16 | static_cast<uint64_t>(tpj_config_check_index()) << 24 |
               number << 32;
@@ -311,7 +325,7 @@ tpj_lower_options tpj_glue_call::options() const {
     tpj_lower_options options{};
     options.default_dtype = dtype_of(c10::get_default_dtype_as_scalartype());
     if (op_.uses_precision) {
-        const at::Float32MatmulPrecision precision = at::globalContext().float32MatmulPrecision();
+        const at::Float32MatmulPrecision precision = precision_of_products();
         options.precision = precision == at::Float32MatmulPrecision::HIGHEST ? "HIGHEST"
                             : precision == at::Float32MatmulPrecision::HIGH  ? "HIGH"
                                                                              : "DEFAULT";

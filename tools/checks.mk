@@ -21,7 +21,7 @@ check-python: $(DEV_STAMP) native
 	$(PYTEST) tests
 
 # The tests that compare values, on each CPU plugin but the one that `make test` runs on. Minutes: CI runs it.
-PLUGIN_TESTS := $(patsubst %,tests/python/test_%.py,views inplace_out copy bug_reports nn generator sampling special)
+PLUGIN_TESTS := $(patsubst %,tests/python/test_%.py,views inplace_out copy bug_reports nn generator sampling special numerics dtypes)
 check-plugins: $(DEV_STAMP) native
 	@cd tests/python && plugins=$$($(abspath $(VENV))/bin/python -m native) && cd ../.. && for plugin in $$plugins; do \
 	    echo "$$plugin"; TORCH_PJRT_PLUGIN=$$plugin $(PYTEST) -q $(PLUGIN_TESTS) || exit 1; \

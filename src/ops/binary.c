@@ -107,15 +107,17 @@ static tpj_value *floor_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y) {
     return hlo_select(h, tpj_compare_number(h, "EQ", y, 0), plain, floor);
 }
 
+/* x rounded to a half and kept as F32. A conversion there and back would be simplified away. */
+static tpj_value *rounded(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
+    if (dtype != TPJ_F16 && dtype != TPJ_BF16) return x;
+    const char *bits = dtype == TPJ_F16 ? "exponent_bits = 5 : i32, mantissa_bits = 10 : i32"
+                                        : "exponent_bits = 8 : i32, mantissa_bits = 7 : i32";
+    return hlo_op1(h, "reduce_precision", &x, 1, bits, x->type.dtype, x->type.rank, x->type.dims);
+}
+
 /* The quotient of halves is rounded to a half before it is truncated, as PyTorch does. */
 static tpj_value *truncated_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y, tpj_dtype dtype) {
-    tpj_value *quotient = tpj_divide(h, x, y);
-    if (dtype == TPJ_F16 || dtype == TPJ_BF16) {
-        const char *bits = dtype == TPJ_F16 ? "exponent_bits = 5 : i32, mantissa_bits = 10 : i32"
-                                            : "exponent_bits = 8 : i32, mantissa_bits = 7 : i32";
-        const tpj_type *type = &quotient->type;
-        quotient = hlo_op1(h, "reduce_precision", &quotient, 1, bits, type->dtype, type->rank, type->dims);
-    }
+    tpj_value *quotient = rounded(h, hlo_div(h, x, y), dtype);
     return tpj_dtype_is_float(x->type.dtype) ? tpj_truncate(h, quotient) : quotient;
 }
 
@@ -154,13 +156,21 @@ static void emit_div_mode(tpj_emit *e) {
     tpj_out_as(e, down ? floor_quotient(p.h, p.x, p.y) : truncated_quotient(p.h, p.x, p.y, p.dtype), p.dtype);
 }
 
-static void emit_remainder(tpj_emit *e) {
+/* What is left over depends on the last bit of a divisor: numbers are rounded to the dtype first, as in PyTorch. */
+static tpj_pair remainder_pair(tpj_emit *e) {
     tpj_pair p = division_pair(e);
+    p.x = rounded(p.h, p.x, p.dtype);
+    p.y = rounded(p.h, p.y, p.dtype);
+    return p;
+}
+
+static void emit_remainder(tpj_emit *e) {
+    tpj_pair p = remainder_pair(e);
     tpj_out_as(e, modulo(p.h, p.x, p.y), p.dtype);
 }
 
 static void emit_fmod(tpj_emit *e) {
-    tpj_pair p = division_pair(e);
+    tpj_pair p = remainder_pair(e);
     tpj_out_as(e, hlo_binary(p.h, "remainder", p.x, p.y), p.dtype);
 }
 

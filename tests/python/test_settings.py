@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from processes import run
 
 FACTORIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "integers plus a float": lambda x: x + 1.5,
@@ -55,3 +56,18 @@ def test_matmul_precision_is_part_of_the_program(restore: None) -> None:
         compiled.append(torch.tpu.compile_stats()["programs"] - before)
         torch.testing.assert_close(got, want, rtol=0, atol=1e-4 if precision == "highest" else 0.2)
     assert compiled[1:] == [1, 1, 0]  # each precision is a program of its own, and is found again
+
+
+def test_the_newer_setting_of_precision_counts() -> None:
+    """torch.backends.fp32_precision: PyTorch's older getter raises once it is set, and products did with it. A process of
+    its own, as the older setter pins the newer settings."""
+    said = run("""if True:
+        import torch
+        x = torch.ones(37, 53, device="tpu")
+        for precision in ("ieee", "tf32", "bf16"):
+            torch.backends.fp32_precision = precision
+            before = torch.tpu.compile_stats()["programs"]
+            assert (x @ x.t()).sum().item() == 37 * 37 * 53
+            print(precision, torch.tpu.compile_stats()["programs"] - before)
+    """)
+    assert said.stdout.split() == ["ieee", "2", "tf32", "1", "bf16", "1"]  # the first with the program of the sum
