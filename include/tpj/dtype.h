@@ -98,10 +98,10 @@ static inline bool tpj_dtype_is_complex(tpj_dtype dtype) { return tpj_dtype_clas
 /* Integers and bool. */
 static inline bool tpj_dtype_is_integral(tpj_dtype dtype) { return tpj_dtype_class(dtype) <= TPJ_CLASS_SIGNED; }
 static inline bool tpj_dtype_is_unsigned(tpj_dtype dtype) { return tpj_dtype_class(dtype) <= TPJ_CLASS_UNSIGNED; }
-/* f16, bf16 and the float8 types: arithmetic on them is done in f32 and rounded once, as PyTorch's CPU does. */
 static inline bool tpj_dtype_is_float8(tpj_dtype dtype) {
     return tpj_dtype_is_float(dtype) && tpj_dtype_bytes(dtype) == 1;
 }
+/* f16, bf16 and the float8 types: arithmetic on them is done in f32 and rounded once, as PyTorch's CPU does. */
 static inline bool tpj_dtype_is_half(tpj_dtype dtype) {
     return tpj_dtype_is_float(dtype) && tpj_dtype_bytes(dtype) < 4;
 }

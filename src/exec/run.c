@@ -46,7 +46,8 @@ static tpj_status *check_buffer(const run *r, int input, const tpj_type *expecte
                   tpj_buffer_device(buffer), r->device);
     TPJ_TRY(tpj_buffer_type(buffer, &dtype, &rank, &dims));
     size_t n_bytes = sizeof *dims * (size_t)rank;
-    if (dtype != tpj_dtype_carrier(expected->dtype) || rank != expected->rank || (rank > 0 && memcmp(dims, expected->dims, n_bytes) != 0))
+    if (dtype != tpj_dtype_carrier(expected->dtype) || rank != expected->rank ||
+        (rank > 0 && memcmp(dims, expected->dims, n_bytes) != 0))
         return wrong_type(input, expected, dtype, rank, dims);
     return NULL;
 }

@@ -11,7 +11,7 @@ GOLDEN = ROOT / "tests" / "golden"
 @pytest.fixture(scope="module")
 def compile_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("golden") / "test"
-    return link_core(output, "tests/c/runner.c", "tests/plugins/golden_test.c", include=("include", "tests/c"))
+    return link_core(output, "tests/c/runner.c", "tests/plugins/golden_test.c", include=("include", "src", "tests/c"))
 
 
 def test_each_graph_has_its_module() -> None:
