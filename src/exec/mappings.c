@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LINES_PER_QUESTION = 1024 };
@@ -9,10 +10,10 @@ enum { LINES_PER_QUESTION = 1024 };
 static _Atomic int64_t questions_left;
 
 static int64_t most_mappings(void) {
-    long long most = 0;
+    char text[32];
     FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
     if (file == NULL) return 0;
-    if (fscanf(file, "%lld", &most) != 1) most = 0;
+    int64_t most = fgets(text, sizeof text, file) != NULL ? strtoll(text, NULL, 10) : 0; /* 0 also for no number */
     fclose(file);
     return most;
 }

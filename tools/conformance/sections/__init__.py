@@ -17,4 +17,5 @@ SECTIONS = (
     "fake",
     "sparse",
     "nested",
+    "distributions",
 )
