@@ -356,7 +356,9 @@ def test_no_composite_op_is_overridden():
     differentiable = set(torch._C._dispatch_get_registrations_for_dispatch_key("AutogradPrivateUse1"))
     differentiable |= set(torch._C._dispatch_get_registrations_for_dispatch_key("Autograd"))
     assert len(ours) > 500
-    has_no_formula = {"aten::choose_qparams_optimized"}  # reads its operand's memory and returns numbers for a quantizer
+    has_no_formula = {
+        "aten::choose_qparams_optimized"
+    }  # reads its operand's memory and returns numbers for a quantizer
     assert sorted((ours & composite & returns_tensors) - differentiable - has_no_formula) == []
 
 
