@@ -84,13 +84,14 @@ const tpj_op_def *tpj_glue_find_row(const c10::OperatorHandle &handle, tpj_glue_
     const std::string suffix = overload.empty() ? "" : "." + overload;
     if (!writes) return row_of(base + suffix);
     if (out) return row_of_out(schema, base);
-    /* an in-place overload has its functional twin's name; the few that are written under one name say "_functional",
-     * conj_physical_ has a twin with an underscore in front, and where a number may stand on either side the twin says both ("pow_.Scalar" is pow.Tensor_Scalar, not pow.Scalar) */
+    /* An in-place overload has its functional twin's name; the few that are written under one name say "_functional",
+     * conj_physical_ has a twin with an underscore in front, floor_divide_.Tensor one without an overload's name, and where
+     * a number may stand on either side the twin says both ("pow_.Scalar" is pow.Tensor_Scalar, not pow.Scalar). */
     const std::string functional = functional_base(base);
     for (const std::string &candidate : {functional + ".Tensor_" + overload, functional + suffix, base + suffix,
                                          functional + "_functional" + suffix, "_" + functional + suffix})
         if (const tpj_op_def *row = row_of(candidate)) return row;
-    return nullptr;
+    return overload == "Tensor" ? row_of(functional) : nullptr;
 }
 
 std::optional<c10::OperatorHandle> tpj_glue_functional_twin(const c10::OperatorHandle &handle) {

@@ -106,6 +106,7 @@ def test_target_is_transposed():
 
 
 def test_many_overloads():
+    torch.tpu.reset_fallbacks()
     x, y = floats(3, 4), floats(3, 4) / 7
     for f in (
         lambda a, b: a.clamp_(2, 5),
@@ -134,6 +135,7 @@ def test_many_overloads():
         lambda a, b: a.transpose_(0, 1),
     ):
         agree(f, x.clone(), y.clone(), exact=False)
+    assert torch.tpu.fallbacks() == {}
 
 
 def test_version_counters():
