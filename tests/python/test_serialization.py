@@ -48,7 +48,7 @@ def move_to_tpu(storage: torch.UntypedStorage, location: str) -> torch.UntypedSt
         (lambda storage, location: None, "tpu", "cpu"),
         (move_to_tpu, "cpu", "tpu"),
     ],
-    ids=repr,
+    ids=lambda value: getattr(value, "__name__", repr(value)),
 )
 def test_map_location(location, of_tpu, of_cpu):
     saved = {"tpu": torch.arange(5.0, device="tpu"), "cpu": torch.arange(3)}
