@@ -117,7 +117,7 @@ static tpj_value *rounded(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
 
 /* The quotient of halves is rounded to a half before it is truncated, as PyTorch does. */
 static tpj_value *truncated_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y, tpj_dtype dtype) {
-    tpj_value *quotient = rounded(h, hlo_div(h, x, y), dtype);
+    tpj_value *quotient = rounded(h, tpj_divide(h, x, y), dtype);
     return tpj_dtype_is_float(x->type.dtype) ? tpj_truncate(h, quotient) : quotient;
 }
 
@@ -126,8 +126,10 @@ static tpj_pair division_pair(tpj_emit *e) {
     tpj_dtype dtype = tpj_promote(e, "self", "other", NULL);
     if (tpj_dtype_is_complex(dtype)) tpj_fail_dtype(e, dtype);
     if (dtype == TPJ_BOOL) dtype = TPJ_U8;
-    if (tpj_dtype_is_integral(dtype))
-        tpj_check(e, tpj_compare_number(tpj_builder(e), "EQ", tpj_in_as(e, "other", dtype), 0), "ZeroDivisionError");
+    tpj_value *divisor = tpj_in_as(e, "other", dtype);
+    bool divides = hlo_elements(tpj_in_as(e, "self", dtype)) > 0; /* nothing by zero is nothing */
+    if (divides && tpj_dtype_is_integral(dtype))
+        tpj_check(e, tpj_compare_number(tpj_builder(e), "EQ", divisor, 0), "ZeroDivisionError");
     return pair_in(e, dtype);
 }
 

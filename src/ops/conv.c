@@ -49,6 +49,11 @@ static bool begin(tpj_emit *e, const char *first, conv *c) {
             tpj_fail(e, TPJ_RUNTIME, "non-positive stride or dilation, or negative padding, is not supported");
             return false;
         }
+    if (weight.dims[0] < c->groups) {
+        tpj_fail(e, TPJ_RUNTIME, "Given groups=%lld, expected weight to be at least %lld at dimension 0, but got %lld",
+                 (long long)c->groups, (long long)c->groups, (long long)weight.dims[0]);
+        return false;
+    }
     if (c->groups <= 0 || weight.dims[0] % c->groups != 0) {
         tpj_fail(e, TPJ_RUNTIME, "the weight's first size (%lld) must be divisible by groups (%lld)",
                  (long long)weight.dims[0], (long long)c->groups);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "ops/grid_sampler.h"
+#include "ops/indexing.h"
 #include "ops/nn.h"
 
 enum { MAX_SPATIAL = 3, MAX_TAPS_TAKEN = 4 };
@@ -240,6 +241,10 @@ static bool begin(tpj_emit *e, const char *input, geometry *g) {
     g->n = variant % 4;
     if (type.rank != g->n + 2) {
         tpj_fail(e, TPJ_RUNTIME, "It is expected input to be of %d dimensions, but got %d", g->n + 2, type.rank);
+        return false;
+    }
+    if (tpj_product(type.dims + 1, type.rank - 1) == 0) { /* a batch may be empty, an image may not */
+        tpj_fail(e, TPJ_RUNTIME, "Non-empty %dD data tensor expected", type.rank);
         return false;
     }
     bool nearest = g->m == NEAREST || g->m == NEAREST_EXACT;

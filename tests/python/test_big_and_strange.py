@@ -122,8 +122,6 @@ def test_overlapping_elements():
     agree(lambda a: a.as_strided((3, 3), (0, 2), 1).clone(), x)
     agree(lambda a: a.as_strided((2, 2, 2), (1, 1, 1))[torch.tensor([1], device=a.device)], x)
     for device in ("cpu", DEVICE):
-        with pytest.raises(RuntimeError, match="single memory location|internal overlap"):
-            windows(x.to(device)).add_(1)
         shared = x.to(device)
         with pytest.raises(RuntimeError, match="overlap|single memory location"):
             shared[1:].add_(shared[:-1])

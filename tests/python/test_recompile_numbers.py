@@ -72,6 +72,14 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "_batch_norm": NORM,
     "native_batch_norm": {**NORM, "train": False},
     "batch_norm": {**NORM, "update": False},
+    "segment_reduce": {"data": VECTOR, "reduce": "sum", "lengths": torch.tensor([2, VECTOR.numel() - 2])},
+    "_segment_reduce_backward": {
+        "grad": VECTOR[:2],
+        "output": VECTOR[:2],
+        "data": VECTOR,
+        "reduce": "prod",
+        "lengths": torch.tensor([2, VECTOR.numel() - 2]),
+    },
     "nll_loss_": {"target": LABELS, "total_weight": torch.tensor(2.0), "grad_output": torch.tensor(1.0)},
     "nll_loss2d_": {
         "self": IMAGE,

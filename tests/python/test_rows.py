@@ -201,6 +201,6 @@ def test_no_composite_op_is_overridden() -> None:
         if torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
         and any("Tensor" in str(result.type) for result in schemas()[name.removeprefix("aten::")].returns)
     }
-    assert overridden == COMPOSED_WITH_FORMULA
+    assert overridden == COMPOSED_WITH_FORMULA | {"choose_qparams_optimized"}  # reads memory, and has no formula
     for name in COMPOSED_WITH_FORMULA:
         assert torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Autograd")

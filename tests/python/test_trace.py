@@ -235,6 +235,9 @@ def test_no_composite_op_is_overridden_without_a_formula():
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     for name in torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1"):
         # What returns no tensor has no gradient to lose.
+        # choose_qparams_optimized reads its operand's memory, and what it returns has no formula.
+        if name == "aten::choose_qparams_optimized":
+            continue
         if name.startswith("aten::") and returns_tensors(name) and has_kernel(name, "CompositeImplicitAutograd"):
             assert has_kernel(name, "Autograd") or has_kernel(name, "AutogradPrivateUse1"), name
 
