@@ -11,9 +11,6 @@
 
 #ifdef __cplusplus
 extern "C" {
-#ifdef __cplusplus
-}
-#endif
 #endif
 
 /* `module`: StableHLO text whose locations are the lines that begin with "#loc" and end it: those are no part of what is

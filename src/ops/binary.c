@@ -126,11 +126,10 @@ static tpj_pair division_pair(tpj_emit *e) {
     tpj_dtype dtype = tpj_promote(e, "self", "other", NULL);
     if (tpj_dtype_is_complex(dtype)) tpj_fail_dtype(e, dtype);
     if (dtype == TPJ_BOOL) dtype = TPJ_U8;
-    tpj_value *divisor = tpj_in_as(e, "other", dtype);
-    bool divides = hlo_elements(tpj_in_as(e, "self", dtype)) > 0; /* nothing by zero is nothing */
-    if (divides && tpj_dtype_is_integral(dtype))
-        tpj_check(e, tpj_compare_number(tpj_builder(e), "EQ", divisor, 0), "ZeroDivisionError");
-    return pair_in(e, dtype);
+    tpj_pair p = pair_in(e, dtype);
+    if (tpj_dtype_is_integral(dtype) && hlo_elements(p.x) > 0) /* nothing by zero is nothing */
+        tpj_check(e, tpj_compare_number(p.h, "EQ", tpj_in_as(e, "other", dtype), 0), "ZeroDivisionError");
+    return p;
 }
 
 static void emit_floor_divide(tpj_emit *e) {
