@@ -101,20 +101,18 @@ tpj_status *tpj_compile(tpj_client *client, const char *module, size_t module_le
     TPJ_TRY_GOTO(tpj_client_identify(client, options, &identity));
     tpj_disk_key key = {identity.data, module, identity.length, length_without_locations(module, module_length)};
     tpj_executable *executable = load(client, &key);
+    int lock = -1;
     if (executable == NULL) {
-        int lock = tpj_disk_lock(folders[SHARED] != NULL ? folders[SHARED] : folders[LOCAL], &key);
+        lock = tpj_disk_lock(folders[SHARED] != NULL ? folders[SHARED] : folders[LOCAL], &key);
         executable = load(client, &key); /* whoever held the lock may have compiled it */
-        *out_loaded = executable != NULL;
-        if (executable == NULL) {
-            status = tpj_executable_compile(client, module, module_length, options, &executable);
-            if (status == NULL) keep(executable, &key);
-        }
-        tpj_disk_unlock(lock);
-        if (status != NULL) goto done;
-    } else {
-        *out_loaded = true;
     }
-    *out_executable = executable;
+    *out_loaded = executable != NULL;
+    if (executable == NULL) {
+        status = tpj_executable_compile(client, module, module_length, options, &executable);
+        if (status == NULL) keep(executable, &key);
+    }
+    tpj_disk_unlock(lock);
+    if (status == NULL) *out_executable = executable;
 done:
     tpj_text_destroy(&identity);
     return status;
