@@ -4,6 +4,7 @@
 #ifndef TPJ_GLUE_API_H
 #define TPJ_GLUE_API_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +40,26 @@ TPJ_API void tpj_glue_set_line_finder(tpj_glue_line_finder finder);
  * ends in rows. */
 typedef char *(*tpj_glue_tracer)(const char *request);
 TPJ_API void tpj_glue_set_tracer(tpj_glue_tracer tracer);
+
+/* ---- captured graphs (compiled.cpp); the op torch_pjrt::run_graph(int graph, Tensor[] inputs) -> Tensor[] runs one ---- */
+typedef struct tpj_glue_graph tpj_glue_graph;
+typedef enum tpj_glue_result_kind {
+    TPJ_GLUE_RESULT_NONE,  /* an undefined tensor: Python's None */
+    TPJ_GLUE_RESULT_NEW,   /* return number `index` of the body */
+    TPJ_GLUE_RESULT_PART,  /* elements of that, sharing its storage */
+    TPJ_GLUE_RESULT_INPUT, /* input `index` itself */
+    TPJ_GLUE_RESULT_VIEW   /* elements of input `index`, sharing its storage */
+} tpj_glue_result_kind;
+/* `body`: the statements of docs/graph_text.md that follow the inputs', of which each run makes its own. Inputs are %0 and
+ * on; with `random` the state of the random generator is %n_inputs. `device`: for graphs without tensors, -1: the current.
+ * `description`, n numbers: how many results a run returns, and each as kind, index, and for a VIEW the strides that the
+ * input is expected to have (their number first), and for a VIEW or PART the result's rank, sizes, strides, and the distance
+ * of its first element from that of what it is a part of; how many inputs are written, and each as the node (the first of the body is 0) and result whose value is
+ * written, and the input. All is copied. Errors: numbers that do not fit. */
+TPJ_API tpj_status *tpj_glue_graph_create(const char *name, const char *body, int n_inputs, bool random, int device,
+                                          const int64_t *description, size_t n,
+                                          tpj_glue_graph **out_graph) TPJ_MUST_USE;
+TPJ_API void tpj_glue_graph_destroy(tpj_glue_graph *graph);
 
 /* Registers the kernel of every op, once, after PyTorch is loaded. */
 TPJ_API void tpj_glue_register(void);

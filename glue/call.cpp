@@ -88,13 +88,13 @@ tpj_operand tpj_glue_number_of(const at::Tensor &tensor) {
 tpj_glue_call::tpj_glue_call(const tpj_glue_op &op, torch::jit::Stack &stack)
     : op_(op), stack_(stack), base_(stack.size() - static_cast<size_t>(op.n_arguments)) {}
 
-void tpj_glue_call::use_device(c10::DeviceIndex index) {
+void tpj_glue_operands::use_device(c10::DeviceIndex index, std::string_view op) {
     if (device_ < 0) device_ = index;
     TORCH_CHECK(device_ == index, "Expected all tensors to be on the same device, but found at least two devices, tpu:",
-                static_cast<int>(device_), " and tpu:", static_cast<int>(index), "! (in ", op_.name, ")");
+                static_cast<int>(device_), " and tpu:", static_cast<int>(index), "! (in ", op, ")");
 }
 
-void tpj_glue_call::read_tensor(const at::Tensor &tensor, const tpj_param &parameter) {
+void tpj_glue_operands::read_tensor(const at::Tensor &tensor, std::string_view op, std::string_view parameter) {
     if (!tensor.defined()) {
         key_.push_back(word(none));
         return;
@@ -112,13 +112,12 @@ void tpj_glue_call::read_tensor(const at::Tensor &tensor, const tpj_param &param
             return;
         }
         TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, tpu and ",
-                    tensor.device(), "! (argument ", std::string_view(parameter.name, parameter.name_length), " of ",
-                    op_.name, ")");
+                    tensor.device(), "! (argument ", parameter, " of ", op, ")");
     }
     tpj_storage *storage = storage_of(tensor);
     const tpj_dtype dtype = dtype_of(tensor);
     const auto sizes = impl->sizes(), strides = impl->strides();
-    use_device(static_cast<c10::DeviceIndex>(tpj_storage_device(storage)));
+    use_device(static_cast<c10::DeviceIndex>(tpj_storage_device(storage)), op);
     const uint64_t facts = static_cast<uint64_t>(dtype) | static_cast<uint64_t>(sizes.size()) << 8;
     if (C10_LIKELY(is_plain(tensor, storage, dtype))) {
         key_.push_back(word(plain_tensor, facts));
@@ -220,18 +219,20 @@ void tpj_glue_call::read_parameter(const tpj_glue_parameter &parameter) {
         return;
     }
     switch (parameter.param.kind) {
-        case TPJ_PARAM_TENSOR:
+        case TPJ_PARAM_TENSOR: {
+            const std::string_view name(parameter.param.name, parameter.param.name_length);
             if (C10_LIKELY(!parameter.param.list)) {
-                read_tensor(value.toTensor(), parameter.param);
+                read_tensor(value.toTensor(), op_.name, name);
             } else {
                 key_.push_back(word(list, value.toListRef().size()));
                 for (const c10::IValue &element : value.toListRef())
                     if (element.isNone())
                         key_.push_back(word(none));
                     else
-                        read_tensor(element.toTensor(), parameter.param);
+                        read_tensor(element.toTensor(), op_.name, name);
             }
             return;
+        }
         case TPJ_PARAM_SCALAR:
         case TPJ_PARAM_RUN_FLOAT:
             if (parameter.param.baked || parameter.param.floats) break;
@@ -269,9 +270,7 @@ void tpj_glue_call::decide_device() {
     device_ = tpj_glue_device_index(-1);
 }
 
-/* Which operands are one buffer. Only where something is written: a buffer that is donated must be given once. */
-void tpj_glue_call::read_aliases() {
-    if (op_.written.empty() || op_.form == tpj_glue_form::out) return;
+void tpj_glue_operands::read_aliases() {
     constexpr size_t few = 16; /* more (an optimizer's lists) are sorted, not compared one by one */
     const size_t n = operands_.size();
     aliases_.assign(n, 0);
@@ -314,17 +313,22 @@ void tpj_glue_call::read() {
     key_.push_back(0); /* device and global settings, below */
     for (const tpj_glue_parameter &parameter : op_.parameters) read_parameter(parameter);
     decide_device();
-    const auto precision = op_.uses_precision ? static_cast<uint64_t>(precision_of_products()) : 0;
-    const auto number = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
-    key_[1] = static_cast<uint64_t>(device_) | precision << 16 | static_cast<uint64_t>(tpj_config_check_index()) << 24 |
-              number << 32;
-    read_aliases();
+    key_[1] = static_cast<uint64_t>(device_) | tpj_glue_options_word(op_.uses_precision);
+    if (!op_.written.empty() && op_.form != tpj_glue_form::out) read_aliases();
 }
 
-tpj_lower_options tpj_glue_call::options() const {
+uint64_t tpj_glue_options_word(bool products) {
+    const auto precision = products ? static_cast<uint64_t>(precision_of_products()) : 0;
+    const auto number = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
+    return precision << 16 | static_cast<uint64_t>(tpj_config_check_index()) << 24 | number << 32;
+}
+
+tpj_lower_options tpj_glue_call::options() const { return tpj_glue_lower_options(op_.uses_precision); }
+
+tpj_lower_options tpj_glue_lower_options(bool products) {
     tpj_lower_options options{};
     options.default_dtype = dtype_of(c10::get_default_dtype_as_scalartype());
-    if (op_.uses_precision) {
+    if (products) {
         const at::Float32MatmulPrecision precision = precision_of_products();
         options.precision = precision == at::Float32MatmulPrecision::HIGHEST ? "HIGHEST"
                             : precision == at::Float32MatmulPrecision::HIGH  ? "HIGH"
@@ -564,7 +568,7 @@ tpj_graph *tpj_glue_call::make_graph(const char *file, int line) const {
     return owner.release();
 }
 
-tpj_graph *tpj_glue_call::make_inputs() const {
+tpj_graph *tpj_glue_operands::make_inputs() const {
     tpj_graph *graph = nullptr;
     tpj_glue_check(tpj_graph_create(&graph));
     std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> owner(graph, &tpj_graph_destroy);

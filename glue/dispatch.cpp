@@ -23,7 +23,7 @@ struct Program { /* a retained program */
     ~Program() { tpj_program_release(program); }
 };
 
-using Storages = c10::SmallVector<tpj_storage *, 8>;
+using Storages = tpj_glue_storages;
 
 /* Puts the user's line behind the message of an error. */
 [[noreturn]] void throw_at_line(tpj_status *status, const std::string &file, int line) {
@@ -92,31 +92,10 @@ C10_NOINLINE void say_line(c10::DeviceIndex device, const tpj_program *program) 
 }
 
 Storages launch(const tpj_glue_call &call, tpj_program *program) {
-    Storages storages(static_cast<size_t>(tpj_program_n_results(program)), nullptr);
-    uint64_t random[2] = {0, 0};
-    if (const uint64_t count = tpj_program_random_count(program)) {
-        const int at = call.op().generator_argument;
-        c10::GeneratorImpl *generator = nullptr;
-        if (at >= 0 && !call.argument(at).isNone()) {
-            const at::Generator given = call.argument(at).toGenerator();
-            generator = given.unsafeGetGeneratorImpl();
-            tpj_generator_reserve(generator, call.device(), count, random);
-        } else {
-            tpj_generator_reserve(nullptr, call.device(), count, random);
-        }
-    }
-    tpj_status *status = tpj_eager_run(program, call.device(), call.operands().data(),
-                                       static_cast<int>(call.operands().size()), random, storages.data());
-    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(tpj_eager_has_checks(program))) say_line(call.device(), program);
-    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(is_debug_mode())) status = tpj_runtime_synchronize(call.device());
-    if (C10_UNLIKELY(status != nullptr)) {
-        for (tpj_storage *storage : storages) tpj_storage_destroy(storage);
-        std::string file;
-        int line = 0;
-        tpj_glue_user_line(&file, &line);
-        throw_at_line(status, file, line);
-    }
-    return storages;
+    const int at = call.op().generator_argument;
+    if (at < 0 || call.argument(at).isNone()) return tpj_glue_launch(call, program, nullptr);
+    const at::Generator given = call.argument(at).toGenerator();
+    return tpj_glue_launch(call, program, given.unsafeGetGeneratorImpl());
 }
 
 /* TPJ_OP_SIZED: the count runs first; what it found is part of the key of the op itself. */
@@ -273,6 +252,25 @@ at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, cons
     const auto rank = static_cast<size_t>(type.rank);
     tensor.unsafeGetTensorImpl()->set_sizes_and_strides({type.dims, rank}, {strides, rank});
     return tensor;
+}
+
+tpj_glue_storages tpj_glue_launch(const tpj_glue_operands &call, tpj_program *program, c10::GeneratorImpl *generator) {
+    Storages storages(static_cast<size_t>(tpj_program_n_results(program)), nullptr);
+    uint64_t random[2] = {0, 0};
+    if (const uint64_t count = tpj_program_random_count(program))
+        tpj_generator_reserve(generator, call.device(), count, random);
+    tpj_status *status = tpj_eager_run(program, call.device(), call.operands().data(),
+                                       static_cast<int>(call.operands().size()), random, storages.data());
+    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(tpj_eager_has_checks(program))) say_line(call.device(), program);
+    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(is_debug_mode())) status = tpj_runtime_synchronize(call.device());
+    if (C10_UNLIKELY(status != nullptr)) {
+        for (tpj_storage *storage : storages) tpj_storage_destroy(storage);
+        std::string file;
+        int line = 0;
+        tpj_glue_user_line(&file, &line);
+        throw_at_line(status, file, line);
+    }
+    return storages;
 }
 
 void tpj_glue_run_program(tpj_glue_call &call, tpj_program *program) {

@@ -16,6 +16,10 @@ void tpj_glue_fall_back(const tpj_glue_op &op, torch::jit::Stack &stack);
 void tpj_glue_run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack);
 /* Launches a program for a call and replaces the stack's arguments by its results (functional forms). */
 void tpj_glue_run_program(tpj_glue_call &call, tpj_program *program);
+/* Launches: a new storage for each result that is one, NULL for the others. `generator`: whose state programs that draw
+ * take, NULL for the device's own. Raises with the user's line. */
+using tpj_glue_storages = c10::SmallVector<tpj_storage *, 8>;
+tpj_glue_storages tpj_glue_launch(const tpj_glue_operands &call, tpj_program *program, c10::GeneratorImpl *generator);
 /* A dense tensor over a new storage. */
 at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, const int64_t *strides);
 /* The registered op behind an overload name ("copy_"); an internal error when it has no row. */

@@ -187,6 +187,45 @@ static PyObject *row(PyObject *self, PyObject *args) {
     return PyUnicode_FromString(tpj_op_params(op));
 }
 
+/* Whether an op with a row draws random numbers. */
+static PyObject *is_random(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, "s#", &name, &length)) return NULL;
+    const tpj_op_def *op = tpj_op_find(name, (size_t)length);
+    return PyBool_FromLong(op != NULL && tpj_op_is_random(op));
+}
+
+/* ---- captured graphs ---- */
+static PyObject *graph_create(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name, *body;
+    int n_inputs, random, device;
+    PyObject *description;
+    if (!PyArg_ParseTuple(args, "ssipiO!", &name, &body, &n_inputs, &random, &device, &PyList_Type, &description))
+        return NULL;
+    Py_ssize_t n = PyList_Size(description);
+    int64_t *numbers = malloc(sizeof *numbers * (size_t)(n + 1));
+    if (numbers == NULL) return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < n; i++) numbers[i] = PyLong_AsLongLong(PyList_GetItem(description, i));
+    tpj_glue_graph *graph = NULL;
+    tpj_status *status = NULL;
+    if (PyErr_Occurred() == NULL)
+        status = tpj_glue_graph_create(name, body, n_inputs, random != 0, device, numbers, (size_t)n, &graph);
+    free(numbers);
+    if (status != NULL) return raise_status(status);
+    return graph == NULL ? NULL : PyLong_FromVoidPtr(graph);
+}
+
+static PyObject *graph_destroy(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *number;
+    if (!PyArg_ParseTuple(args, "O!", &PyLong_Type, &number)) return NULL;
+    tpj_glue_graph_destroy(PyLong_AsVoidPtr(number));
+    Py_RETURN_NONE;
+}
+
 /* ---- kept programs ---- */
 static PyObject *cache_folder(PyObject *self, PyObject *args) {
     (void)self, (void)args;
@@ -274,6 +313,10 @@ static PyMethodDef methods[] = {
     {"fallbacks", fallbacks, METH_NOARGS, "Ops that ran on the CPU, and how often."},
     {"reset_fallbacks", reset_fallbacks, METH_NOARGS, NULL},
     {"row", row, METH_VARARGS, "row(op): the parameters of an op's row, None when it has none"},
+    {"is_random", is_random, METH_VARARGS, "is_random(op): whether an op with a row draws random numbers"},
+    {"graph_create", graph_create, METH_VARARGS,
+     "graph_create(name, body, n_inputs, random, device, description): a handle for torch.ops.torch_pjrt.run_graph"},
+    {"graph_destroy", graph_destroy, METH_VARARGS, "graph_destroy(graph)"},
     {"load_settings", load_settings, METH_NOARGS, "Read the settings from the environment, once."},
     {"get_setting", get_setting, METH_VARARGS, "get_setting(name)"},
     {"set_setting", set_setting, METH_VARARGS, "set_setting(name, text)"},

@@ -233,7 +233,7 @@ def others(known: dict[str, Any], with_row: set[str]) -> Iterator[list[str]]:
     """[overload, how it runs] of what has a CPU kernel and no row."""
     from torch_pjrt import _trace
 
-    decomposed: set[str] = {str(op).removeprefix("aten.").removesuffix(".default") for op in _trace._decompositions()}
+    decomposed: set[str] = {str(op).removeprefix("aten.").removesuffix(".default") for op in _trace.decompositions()}
     covered = {base_of(name) for name in with_row}
     listed = []
     for name in sorted(known, key=lambda name: (writes(known[name]), name)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from torch_pjrt import _discovery
+from torch_pjrt import _discovery, _imports
 
 BACKEND = "tpu"
 loaded = False
@@ -52,7 +52,14 @@ def load() -> None:
     from torch_pjrt import _exit
 
     _exit.register()
+    _imports.after("torch._dynamo", _register_compiler)
     loaded = True
+
+
+def _register_compiler() -> None:
+    from torch_pjrt.compile import _interface
+
+    _interface.register()
 
 
 def _check_version() -> None:

@@ -6,6 +6,7 @@ Python walks and spells; what the ops mean is known to the core alone. Every nod
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,6 +46,17 @@ MEMORY_FORMATS = {
 }
 
 
+# Ops whose arguments speak of memory and not of values.
+_BY_MEMORY = {
+    torch.ops.aten.as_strided.default,
+    torch.ops.aten.as_strided_copy.default,
+    torch.ops.aten.as_strided_scatter.default,
+}
+_LONG = 4  # how a schema spells the default of its argument `dtype` where that is torch.int64
+_FRESH_COPY = torch.ops.aten.lift_fresh_copy.default
+_TORCH_FOLDER = str(Path(torch.__file__).parent)
+
+
 class Unpackable(Exception):
     """A graph that has no textual form: an op without a row, or an argument that no row takes."""
 
@@ -57,6 +69,11 @@ def op_name(op: OpOverload) -> str:
 
 def has_row(op: Any) -> bool:
     return isinstance(op, OpOverload) and op.namespace == "aten" and _C.row(op_name(op)) is not None
+
+
+def has_form(op: Any) -> bool:
+    """Whether the packer may be given a node of this op."""
+    return op is _FRESH_COPY or has_row(op)
 
 
 def row_parameters(op: OpOverload) -> list[tuple[str, str]] | None:
@@ -106,10 +123,12 @@ def dimension_order(value: torch.Tensor) -> list[int] | None:
 
 
 class Packer:
-    """Writes one graph."""
+    """Writes the statements of one graph: a node at a time, or a whole FX graph (pack)."""
 
-    def __init__(self, input_statements: str, n_inputs: int) -> None:
-        self._lines = [input_statements.rstrip("\n")] if input_statements.strip() else []
+    def __init__(self, input_statements: str, n_inputs: int, random: int | None = None) -> None:
+        """`random`: the number of the input that is the random state, for ops that ask for it by name."""
+        self._random = random
+        self.lines = [input_statements.rstrip("\n")] if input_statements.strip() else []
         self._next = n_inputs
         self._names: dict[Any, str] = {}
 
@@ -118,24 +137,36 @@ class Packer:
         placeholders = iter(inputs)
         for node in graph.nodes:
             if node.op == "placeholder":
-                self._names[node] = f"%{next(placeholders)}"
+                self.add_input(node, next(placeholders))
             elif node.op == "get_attr":
-                self._names[node] = self._constant(getattr(constants, node.target))
+                self.add_constant(node, getattr(constants, node.target))
             elif node.op == "call_function":
-                self._call(node)
+                self.add_call(node)
             elif node.op == "output":
                 for value in _flatten(node.args[0]):
-                    self._return(value)
+                    self.add_return(value)
             else:
                 raise Unpackable(f"{node.op} {node.target}")
-        return "\n".join(["graph {", *self._lines, "}"]) + "\n"
+        return "\n".join(["graph {", *self.lines, "}"]) + "\n"
+
+    def add_input(self, node: fx.Node, number: int) -> None:
+        self._names[node] = f"%{number}"
+
+    def add_constant(self, node: fx.Node, value: Any) -> None:
+        """A number in a CPU tensor; other constants have to be inputs."""
+        self._names[node] = self._constant(value)
+
+    def reference(self, node: fx.Node) -> tuple[int, int]:
+        """The number of a value's definition, and which of its results it is."""
+        number, _, result = self._names[node].removeprefix("%").partition(":")
+        return int(number), int(result or 0)
 
     def _number(self) -> str:
         name = f"%{self._next}"
         self._next += 1
         return name
 
-    def _call(self, node: fx.Node) -> None:
+    def add_call(self, node: fx.Node) -> None:
         if node.target is operator.getitem:
             source, index = node.args
             self._names[node] = f"{self._names[source]}:{index}"
@@ -145,7 +176,7 @@ class Packer:
         op = node.target
         parameters = row_parameters(op)
         if parameters is None:
-            if op is torch.ops.aten.lift_fresh_copy.default:  # a value is never changed, so it needs no copy
+            if op is _FRESH_COPY:  # a value is never changed, so it needs no copy
                 self._names[node] = self._names[node.args[0]]
                 return
             raise Unpackable(f"{op} has no row")
@@ -153,14 +184,37 @@ class Packer:
         given |= zip(given, node.args, strict=False)
         given |= node.kwargs
         tensors = [value for value in _flatten(list(given.values())) if isinstance(value, fx.Node)]
-        spelled = [f"{name}={self._argument(kind, given[name], tensors)}" for kind, name in parameters if name in given]
+        ready = {"self": self._as_memory(op, given["self"])} if op in _BY_MEMORY else {}
+        spelled = [
+            f"{name}={ready.get(name) or self._argument(kind, given[name], tensors)}"
+            for kind, name in parameters
+            if name in given
+        ]
         name = self._number()
         self._names[node] = name
-        self._lines.append(f"  {name} = {op_name(op)}({', '.join(spelled)}){_location(node)}")
+        self.lines.append(f"  {name} = {op_name(op)}({', '.join(spelled)}){_location(node)}")
+
+    def _as_memory(self, op: OpOverload, node: fx.Node) -> str:
+        """The value whose row-major order is the order in which `node` lies in memory."""
+        value = node.meta["val"]
+        order = dimension_order(value)
+        if value.storage_offset() != 0 or not (row_major(value) or order):
+            raise Unpackable("strides over memory that has holes")
+        if order is None:
+            return self._names[node]
+        if op is torch.ops.aten.as_strided_scatter.default:
+            raise Unpackable("a write by strides into memory that is not row-major")
+        name = self._number()
+        self.lines.append(f"  {name} = permute(self={self._names[node]}, dims={order})")
+        return name
 
     def _argument(self, kind: str, value: Any, tensors: list[fx.Node]) -> str:
+        if kind == "G" and self._random is not None:
+            return f"%{self._random}"
         if value is None:
             return "none"
+        if kind.startswith("D") and value == _LONG:
+            return "i64"
         if isinstance(value, fx.Node):
             if not isinstance(value.meta.get("val"), torch.Tensor):
                 raise Unpackable(f"{value} is no tensor")
@@ -191,7 +245,7 @@ class Packer:
 
     def _full(self, value: complex, dtype: torch.dtype) -> str:
         name = self._number()
-        self._lines.append(f"  {name} = full(size=[], fill_value={spell_number(value)}, dtype={_dtype(dtype)})")
+        self.lines.append(f"  {name} = full(size=[], fill_value={spell_number(value)}, dtype={_dtype(dtype)})")
         return name
 
     def _constant(self, value: Any) -> str:
@@ -199,13 +253,13 @@ class Packer:
             raise Unpackable("a constant tensor")
         return self._full(value.item(), value.dtype)
 
-    def _return(self, value: Any) -> None:
+    def add_return(self, value: Any) -> None:
         meta = value.meta.get("val") if isinstance(value, fx.Node) else None
         if not isinstance(meta, torch.Tensor):
             raise Unpackable(f"a result that is no tensor: {value}")
         order = dimension_order(meta)
         suffix = "" if order is None else f" order={order}"
-        self._lines.append(f"  return {self._argument('T', value, [])}{suffix}")
+        self.lines.append(f"  return {self._argument('T', value, [])}{suffix}")
 
 
 def _dtype(dtype: torch.dtype) -> str:
@@ -223,11 +277,12 @@ def _flatten(value: Any) -> Iterable[Any]:
 
 
 def _location(node: fx.Node) -> str:
-    """The user's line, from the stack that tracing recorded: its last frame."""
+    """The user's line, from the stack that tracing recorded: its last frame outside of PyTorch."""
     stack = node.meta.get("stack_trace") or ""
     frames = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
     if not frames:
         return ""
-    file, _, rest = frames[-1].removeprefix('File "').partition('", line ')
+    own = [frame for frame in frames if not frame.startswith(f'File "{_TORCH_FOLDER}')]
+    file, _, rest = (own or frames)[-1].removeprefix('File "').partition('", line ')
     line = rest.split(",", 1)[0]
     return f" @ {spell_string(file)}:{line}" if line.isdigit() else ""

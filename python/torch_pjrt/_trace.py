@@ -28,7 +28,7 @@ def trace(request: str) -> str | None:
         call = json.loads(request)
         name = call["op"]
         op = _overload(name)
-        if op is None or op._schema.is_mutable or op not in _decompositions():
+        if op is None or op._schema.is_mutable or op not in decompositions():
             return None
         return _Call(op, call).trace()
     except Exception as error:
@@ -45,7 +45,7 @@ def _overload(name: str) -> OpOverload | None:
 
 
 @functools.cache
-def _decompositions() -> dict[OpOverload, Any]:
+def decompositions() -> dict[OpOverload, Any]:
     """A decomposition for each op without a row: PyTorch's core ones first, which end in ATen ops, then the rest, whose
     `prims` are led back to ATen."""
     import torch._prims as prims
@@ -149,7 +149,7 @@ class _Call:
         from torch.func import functionalize
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        table = _decompositions()
+        table = decompositions()
         with torch.no_grad(), self._mode:
             module = make_fx(self._run, decomposition_table=table)(*self._tensors)
             # Decompositions may write into tensors that they made; a second pass turns that into values.

@@ -31,7 +31,7 @@ def decompose(monkeypatch):
     """Replaces the table of decompositions: which ops have no row changes from day to day."""
 
     def use(op: OpOverload, decomposition: Callable[..., object]) -> None:
-        monkeypatch.setattr(_trace, "_decompositions", lambda: {op: _trace._bounded(op, decomposition)})
+        monkeypatch.setattr(_trace, "decompositions", lambda: {op: _trace._bounded(op, decomposition)})
 
     return use
 
@@ -80,14 +80,14 @@ def test_trace_says_none_where_there_is_no_way(decompose):
 
 
 def test_memory_without_values_is_zeros():
-    empties = {op: fill for op, fill in _trace._decompositions().items() if "empty" in str(op)}
+    empties = {op: fill for op, fill in _trace.decompositions().items() if "empty" in str(op)}
     assert aten.empty_like.default in empties and aten.empty.memory_format in empties
     for op, arguments in ((aten.empty_like.default, (X,)), (aten.empty.memory_format, ([2, 3],))):
         assert empties[op](*arguments, dtype=torch.int32, device="cpu").tolist() == [[0] * 3] * 2
 
 
 def test_table_holds_what_has_no_row():
-    table = _trace._decompositions()
+    table = _trace.decompositions()
     assert table and not any(_pack.has_row(op) for op in table)
     assert aten.add.Tensor not in table
 

@@ -1,0 +1,366 @@
+"""torch.compile(backend="tpu"): values, gradients and aliasing are the CPU's, in one program without graph breaks."""
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+torch._dynamo.config.error_on_recompile = False
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.tpu.reset_fallbacks()
+
+
+def to(value: Any, device: str) -> Any:
+    return torch.utils._pytree.tree_map(lambda x: x.to(device) if isinstance(x, torch.Tensor) else x, value)
+
+
+def compiled(fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(fn, backend="tpu", fullgraph=True, **options)
+
+
+def programs() -> int:
+    return torch.tpu.compile_stats()["programs"]
+
+
+def check(fn: Callable[..., Any], *args: Any, n_launches: int | None = 1, **tolerance: float) -> Any:
+    """The results, and what is left of the arguments, are the CPU's. The second call launches one program."""
+    on_cpu = copy.deepcopy(args)
+    want = fn(*on_cpu)
+    run = compiled(fn)
+    run(*to(copy.deepcopy(args), "tpu"))
+    on_tpu = to(copy.deepcopy(args), "tpu")
+    torch.tpu.reset_compile_stats()
+    got = run(*on_tpu)
+    stats = torch.tpu.compile_stats()
+    torch.testing.assert_close(to(got, "cpu"), want, **tolerance)  # type: ignore[arg-type]
+    torch.testing.assert_close(to(on_tpu, "cpu"), on_cpu, **tolerance)  # type: ignore[arg-type]
+    assert stats["programs"] == 0
+    if n_launches is not None:
+        assert stats["launches"] == n_launches
+    assert torch.tpu.fallbacks() == {}
+    assert not torch._dynamo.utils.counters["graph_break"]
+    return got
+
+
+X = torch.arange(12.0).reshape(3, 4) / 7 - 0.5
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + 1,
+        lambda x: torch.softmax(x, 1) @ x.t(),
+        lambda x: (x.sum(0), x.mean(), x.argmax(1)),
+        lambda x: torch.cat([x, x[:, :2] * 2], 1).to(torch.bfloat16),
+        lambda x: {"a": x.exp(), "b": [x.sin(), (x.cos(),)]},
+        lambda x: torch.where(x > 0, x, -x).sort(1).values,
+        lambda x: x * torch.tensor([1.0, 2.0, 3.0, 4.0], device=x.device),
+        lambda x: x + torch.arange(4, device=x.device) * torch.tensor(2.5),
+        lambda x: (x.std(), x.var(0), torch.linalg.norm(x)),
+        lambda x: torch.ones(2, device=x.device) * 3,
+    ],
+)
+def test_values(fn: Callable[..., Any]) -> None:
+    check(fn, X)
+
+
+def test_nothing_is_imported_before_it_is_needed() -> None:
+    program = (
+        "import sys, torch\n"
+        "assert torch.device('tpu') and not any(m.startswith('torch._dynamo') for m in sys.modules)\n"
+        "assert torch._dynamo.lookup_backend('tpu').__module__ == 'torch_pjrt.compile._backend'\n"
+        "assert torch.compiler.get_default_backend() == 'tpu'\n"
+        "interface = torch._dynamo.device_interface.get_interface_for_device('tpu')\n"
+        "assert interface.__name__ == 'TpuInterface' and interface.__module__.startswith('torch_pjrt')\n"
+        "assert interface.is_dtype_supported(torch.float64) and interface.device_count() > 0\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+# ---- inputs: views, strides, offsets, numbers ----
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.t(),
+        lambda x: x[1:],
+        lambda x: x[:, ::2],
+        lambda x: x[1],
+        lambda x: x[0, 1],
+        lambda x: x.expand(2, 3, 4),
+    ],
+)
+def test_inputs_that_are_views(view: Callable[..., Any]) -> None:
+    want = view(X) * 2 + 1
+    got = compiled(lambda x: x * 2 + 1)(view(X.to("tpu")))
+    torch.testing.assert_close(got.cpu(), want)
+    assert got.stride() == want.stride()
+
+
+def test_strides_and_offsets_are_read_at_each_call() -> None:
+    run = compiled(lambda x: x * 2)
+    base = X.to("tpu")
+    for row in (0, 1, 2, 0):
+        torch.testing.assert_close(run(base[row]).cpu(), X[row] * 2)
+
+
+def test_numbers_in_cpu_tensors() -> None:
+    run = compiled(lambda x, s, n: x * s + n)
+    x = X.to("tpu")
+    run(x, torch.tensor(0.5), torch.tensor(2))
+    before = programs()
+    for s, n in ((2.0, 7), (-1.5, 0)):
+        torch.testing.assert_close(run(x, torch.tensor(s), torch.tensor(n)).cpu(), X * s + n)
+    assert programs() == before, "numbers are operands"
+
+
+# ---- writes and aliases ----
+
+
+def halve(x: torch.Tensor) -> None:
+    x.mul_(0.5)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.mul_(2),
+        lambda x: (x.add_(1), x.t()),
+        lambda x: x[1].zero_(),
+        lambda x: (x[:, 2:].copy_(x[:, :2]), x.sum())[1],
+        lambda x: (x.t().fill_(3.0), None)[1],
+        halve,
+    ],
+)
+def test_written_inputs(fn: Callable[..., Any]) -> None:
+    check(fn, X)
+
+
+def test_a_write_donates_and_is_seen_by_aliases() -> None:
+    x = X.to("tpu")
+    row = x[1]
+    compiled(lambda t: t.mul_(2))(x)
+    torch.testing.assert_close(row.cpu(), X[1] * 2)
+    compiled(lambda t: t.add_(1))(row)
+    torch.testing.assert_close(x[1].cpu(), X[1] * 2 + 1)
+    torch.testing.assert_close(x[0].cpu(), X[0] * 2)
+
+
+def test_inputs_that_share_memory() -> None:
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.mul_(2)
+        return a + b
+
+    base, want_base = X.to("tpu"), X.clone()
+    want = fn(want_base[0], want_base[1])
+    torch.testing.assert_close(compiled(fn)(base[0], base[1]).cpu(), want)
+    torch.testing.assert_close(base.cpu(), want_base)
+    torch._dynamo.reset()
+    want = fn(want_base[0], want_base[0])
+    torch.testing.assert_close(compiled(fn)(base[0], base[0]).cpu(), want)
+    torch.testing.assert_close(base.cpu(), want_base)
+
+
+def test_results_that_alias_inputs() -> None:
+    x = X.to("tpu")
+    same, transposed, part = compiled(lambda t: (t, t.t(), t[1:, ::2]))(x)
+    assert same is x
+    for view in (transposed, part):
+        assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    x.zero_()
+    assert transposed.sum().item() == part.sum().item() == 0
+
+
+def test_results_that_alias_each_other() -> None:
+    a, b = compiled(lambda t: (lambda s: (s, s.view(-1)))(t + 1))(X.to("tpu"))
+    a.zero_()
+    assert b.abs().sum().item() == 0
+    rows = compiled(lambda t: (lambda s: (s[0], s[1], s[:, ::2]))(t + 1))(X.to("tpu"))
+    assert [row.stride() for row in rows] == [(1,), (1,), (4, 2)]
+    rows[0].zero_()
+    torch.testing.assert_close(rows[2].cpu(), torch.cat([X[:1] * 0, X[1:] + 1])[:, ::2])
+
+
+def test_buffers_are_updated_in_place() -> None:
+    model = nn.BatchNorm1d(4)
+    want_model = copy.deepcopy(model)
+    model.to("tpu")
+    mean = model.running_mean
+    run = compiled(model)
+    for x in (X, X * 3):
+        torch.testing.assert_close(run(x.to("tpu")).cpu(), want_model(x))
+    assert model.running_mean is mean
+    torch.testing.assert_close(to(dict(model.state_dict()), "cpu"), dict(want_model.state_dict()))
+
+
+# ---- training ----
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.layers = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.norm(self.conv(x)))
+        x = x.flatten(1, 2)
+        x = x + self.attention(x, x, x, need_weights=False)[0]
+        return x + self.layers(x)
+
+
+def gradients(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_a_training_step() -> None:
+    torch.manual_seed(0)
+    model = Block()
+    twin = copy.deepcopy(model).to("tpu")
+    x = torch.randn(3, 2, 4, 8)
+    y, z = x.clone().requires_grad_(), x.to("tpu").requires_grad_()
+    model(y).square().mean().backward()
+    run = compiled(lambda t: twin(t).square().mean())
+    run(z).backward()
+    torch.testing.assert_close(gradients(twin), gradients(model), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(z.grad.cpu(), y.grad, rtol=1e-4, atol=1e-6)
+    torch.tpu.reset_compile_stats()
+    run(z).backward()
+    stats = torch.tpu.compile_stats()
+    assert stats["programs"] == 0 or stats["launches"] < 60, "only gradients are added up op by op"
+    assert torch.tpu.fallbacks() == {}
+
+
+def test_parameters_are_not_copied_for_the_backward_pass() -> None:
+    weight = torch.randn(256, 256, device="tpu", requires_grad=True)
+    x = torch.randn(1, 256, device="tpu", requires_grad=True)
+    run = compiled(lambda a: a @ weight)
+    run(x)
+    torch.tpu.synchronize()
+    before = torch.tpu.memory_allocated()
+    y = run(x)
+    assert torch.tpu.memory_allocated() - before < 256 * 256 * 4
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, weight.detach().sum(1)[None])
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad * 3 * ctx.saved_tensors[0] ** 2
+
+
+def checkpointed(x: torch.Tensor) -> torch.Tensor:
+    return torch.utils.checkpoint.checkpoint(lambda t: torch.sin(t) @ torch.cos(t).t(), x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("fn", [Cube.apply, checkpointed, lambda x: x.exp().cumsum(1).clamp(max=2)])
+def test_gradients_of(fn: Callable[..., Any]) -> None:
+    a, b = X.clone().requires_grad_(), X.to("tpu").requires_grad_()
+    want = fn(a)
+    want.sum().backward()
+    got = compiled(fn)(b)
+    got.sum().backward()
+    torch.testing.assert_close(got.cpu(), want)
+    torch.testing.assert_close(b.grad.cpu(), a.grad)
+
+
+def test_autocast() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(4, 4)
+    twin = copy.deepcopy(model).to("tpu")
+
+    def step(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16):
+            return torch.softmax(m(x), 1)
+
+    want, got = step(model, X), compiled(step)(twin, X.to("tpu"))
+    assert got.dtype == step(twin, X.to("tpu")).dtype
+    torch.testing.assert_close(got.float().cpu(), want.float(), rtol=2e-2, atol=1e-2)
+    got.float().sum().backward()
+    assert twin.weight.grad is not None and twin.weight.grad.dtype == torch.float32
+
+
+# ---- random numbers ----
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: nn.functional.dropout(x, 0.5),
+        lambda x: torch.rand_like(x) + torch.randn(3, 4, device=x.device),
+        lambda x: torch.bernoulli(torch.full_like(x, 0.3)).add(torch.randint(0, 9, (4,), device=x.device)),
+        lambda x: x.normal_() * 2,
+    ],
+)
+def test_random_numbers_are_those_of_eager_mode(fn: Callable[..., Any]) -> None:
+    torch.manual_seed(7)
+    want = [fn(X.to("tpu")).cpu() for _ in range(2)]
+    run = compiled(fn)
+    run(X.to("tpu"))
+    torch.manual_seed(7)
+    got = [run(X.to("tpu")).cpu() for _ in range(2)]
+    torch.testing.assert_close(got, want)
+    assert not torch.equal(got[0], got[1])
+
+
+def test_dropout_in_a_checkpoint_is_repeated_in_the_backward_pass() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.utils.checkpoint.checkpoint(
+            lambda t: nn.functional.dropout(t.sin(), 0.5).exp(), x, use_reentrant=False, preserve_rng_state=True
+        )
+
+    x = torch.full((64,), 0.3, device="tpu", requires_grad=True)
+    run = compiled(fn)
+    for _ in range(2):
+        x.grad = None
+        y = run(x)
+        y.sum().backward()
+        scale = torch.tensor(0.3).cos() * 2
+        kept = (y.detach() != 1).float().cpu()
+        assert 10 < kept.sum() < 54
+        torch.testing.assert_close(x.grad.cpu(), kept * scale * y.detach().cpu())
+
+
+# ---- graphs that are not, or not only, for the device ----
+
+
+def test_graphs_for_the_cpu_are_inductors(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(
+        torch, "_TorchCompileInductorWrapper", lambda *a: lambda module, inputs: seen.append(a) or module.forward
+    )
+    torch.testing.assert_close(compiled(lambda x: x + 1)(X), X + 1)
+    assert len(seen) == 1
+
+
+def test_values_on_the_host_within_a_graph() -> None:
+    def fn(x: torch.Tensor, steps: torch.Tensor, many: torch.Tensor) -> Any:
+        steps += 1
+        return x * steps.sqrt() + many.to(x.device), steps * 2, (x * 2).cpu() + many
+
+    want_steps, steps = torch.tensor(3.0), torch.tensor(3.0)
+    want = fn(X, want_steps, X)
+    run = compiled(fn)
+    got = run(X.to("tpu"), steps, X)
+    torch.testing.assert_close(to(got, "cpu"), want)
+    assert [value.device.type for value in got] == ["tpu", "cpu", "cpu"]
+    assert steps.item() == want_steps.item() == 4
