@@ -180,7 +180,7 @@ class Packer:
                 self._names[node] = self._names[node.args[0]]
                 return
             raise Unpackable(f"{op} has no row")
-        given = {argument.name: argument.default_value for argument in op._schema.arguments}
+        given: dict[str, Any] = {argument.name: argument.default_value for argument in op._schema.arguments}
         given |= zip(given, node.args, strict=False)
         given |= node.kwargs
         tensors = [value for value in _flatten(list(given.values())) if isinstance(value, fx.Node)]

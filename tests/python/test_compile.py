@@ -364,3 +364,61 @@ def test_values_on_the_host_within_a_graph() -> None:
     torch.testing.assert_close(to(got, "cpu"), want)
     assert [value.device.type for value in got] == ["tpu", "cpu", "cpu"]
     assert steps.item() == want_steps.item() == 4
+
+
+# ---- sizes that change ----
+
+
+def test_dynamic_sizes_are_captured_once() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to("tpu")
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(model(x), 0).reshape(-1)[x.shape[0] - 1 :] * x.shape[0]
+
+    run = compiled(fn, dynamic=True)
+    for n in (3, 5, 7, 5):
+        x = torch.randn(n, 4, device="tpu", requires_grad=True)
+        want, got = fn(x), run(x)
+        torch.testing.assert_close(got, want)
+        (want_gradient,) = torch.autograd.grad(want.square().sum(), x)
+        torch.testing.assert_close(torch.autograd.grad(got.square().sum(), x)[0], want_gradient)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    torch.tpu.reset_compile_stats()
+    run(torch.randn(5, 4, device="tpu", requires_grad=True))
+    assert torch.tpu.compile_stats()["programs"] == 0
+
+
+def test_marked_dimensions_and_numbers() -> None:
+    def fn(x: torch.Tensor, n: int, s: float) -> tuple[torch.Tensor, int]:
+        x.mul_(s)
+        return torch.cat([x, x.new_ones(n, x.shape[1])]).t(), x.shape[0] + n
+
+    run = compiled(fn, dynamic=True)
+    for rows, n, s in ((3, 2, 0.5), (4, 2, 0.5), (4, 5, 1.5)):
+        want_x = torch.arange(rows * 4.0).reshape(rows, 4)
+        x = want_x.to("tpu")
+        torch._dynamo.mark_dynamic(x, 0)
+        want, got = fn(want_x, n, s), run(x, n, s)
+        torch.testing.assert_close(to(got, "cpu"), want)
+        torch.testing.assert_close(x.cpu(), want_x)
+        assert got[0].stride() == want[0].stride()
+
+
+def test_sizes_that_depend_on_data() -> None:
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        run = compiled(lambda x: x[x > 0].sum() + torch.nonzero(x).shape[0] + x[0].item())
+        for values in ([1.0, -1.0, 2.0], [1.0, -1.0, 2.0, 4.0]):
+            x = torch.tensor(values)
+            assert run(x.to("tpu")).item() == x[x > 0].sum() + len(values) + values[0]
+
+
+def test_calls_of_torch_tpu_are_made_outside_of_graphs() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        torch.tpu.set_rng_state(torch.tpu.get_rng_state())
+        torch.tpu.synchronize()
+        return torch.rand_like(x)
+
+    x = X.to("tpu")
+    torch.testing.assert_close(torch.compile(fn, backend="tpu")(x), fn(x))

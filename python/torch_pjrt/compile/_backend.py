@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from torch_pjrt import _loader, _trace
-from torch_pjrt.compile import _graph
+from torch_pjrt.compile import _graph, _sizes
 
 _numbers = itertools.count()
 
@@ -33,7 +33,7 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None =
 
 def _compiler(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], _graph.Runner]:
     def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> _graph.Runner:
-        run = _graph.lower(module, name)
+        run = _sizes.Specialized(module, name) if _sizes.is_symbolic(module) else _graph.lower(module, name)
         run._boxed_call = True  # type: ignore[attr-defined] # it takes its inputs in a list, which it empties
         return run
 

@@ -1,6 +1,7 @@
 """What Dynamo is told of the device. Imported when Dynamo has been, not before."""
 
 import torch
+from torch._dynamo import trace_rules
 from torch._dynamo.backends import registry
 from torch._dynamo.device_interface import DeviceInterface, init_device_reg, register_interface_for_device
 from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
@@ -51,6 +52,9 @@ def register() -> None:
     init_device_reg()  # called later, it would put PyTorch's own interface for this name, which knows little, over ours
     register_interface_for_device(_loader.BACKEND, TpuInterface)
     register_graphsafe_rng_device_type(_loader.BACKEND)
+    trace_rules.add(
+        "torch_pjrt"
+    )  # torch.tpu is called, as torch.cuda is: generators and streams have no place in a graph
     if _loader.BACKEND not in registry._COMPILER_FNS:
         registry.register_backend(backend, _loader.BACKEND)
     if tpu.is_available() and registry.get_default_backend() == "inductor":

@@ -18,4 +18,5 @@ SECTIONS = (
     "sparse",
     "nested",
     "distributions",
+    "compiled",
 )
