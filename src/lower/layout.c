@@ -105,6 +105,53 @@ static bool suggests_channels_last(const operand_strides *x) {
     return true;
 }
 
+/* A list may hold thousands, and one that is not channels_last decides. */
+static bool all_suggest_channels_last(tpj_lowering *lowering, const tpj_node *node, int rank) {
+    const tpj_arg *arg = &node->args[0];
+    const tpj_ref *refs = arg->kind == TPJ_ARG_VALUES ? arg->values : &arg->value;
+    int n = arg->kind == TPJ_ARG_VALUES ? arg->n : 1, n_known = 0;
+    for (int i = 0; i < n; i++) {
+        operand_strides operand;
+        if (!strides_of(lowering, refs[i], &operand)) continue;
+        n_known++;
+        if (operand.rank != rank || !suggests_channels_last(&operand)) return false;
+    }
+    return n_known > 0;
+}
+
+/* PyTorch rolls by joining two parts, of which one is empty, and so in rows, where nothing moves; without dims it rolls
+ * all elements as one row. */
+static bool rolls_as_rows(const tpj_node *node, const tpj_value *value) {
+    const tpj_arg *shifts = &node->args[1], *dims = &node->args[2];
+    if (dims->kind != TPJ_ARG_INTS || dims->n == 0) return true;
+    for (int i = 0; shifts->kind == TPJ_ARG_INTS && i < dims->n && i < shifts->n; i++) {
+        int64_t dim = dims->integers[i] < 0 ? dims->integers[i] + value->type.rank : dims->integers[i];
+        int64_t size = value->type.dims[dim];
+        if (size == 0 || shifts->integers[i] % size == 0) return true;
+    }
+    return false;
+}
+
+static bool joined_order(tpj_lowering *lowering, const tpj_node *node, const tpj_value *value, int *out_order) {
+    int rank = value->type.rank;
+    if (strcmp(node->op->name, "roll") == 0 && rolls_as_rows(node, value)) return false;
+    return all_suggest_channels_last(lowering, node, rank) && channels_last_order(rank, out_order);
+}
+
+/* PyTorch joins along the dimension and splits it in two; behind the last one there is nothing to split. */
+static bool stacked_order(tpj_lowering *lowering, const tpj_node *node, const tpj_value *value, int *out_order) {
+    int joined[TPJ_VIEW_MAX_RANK], rank = value->type.rank - 1, n = 0;
+    int64_t dim = node->args[1].kind == TPJ_ARG_INT ? node->args[1].integer : 0;
+    if (dim < 0) dim += rank + 1;
+    if (dim >= rank || !all_suggest_channels_last(lowering, node, rank) || !channels_last_order(rank, joined))
+        return false;
+    for (int i = 0; i < rank; i++) {
+        if (joined[i] == dim) out_order[n++] = joined[i];
+        out_order[n++] = joined[i] + (joined[i] >= dim ? 1 : 0);
+    }
+    return true;
+}
+
 static int64_t memory_format_of(const tpj_node *node) {
     const char *params = tpj_op_params(node->op);
     for (int i = 0; i < node->n_args && params != NULL; i++) {
@@ -161,10 +208,16 @@ bool tpj_layout_columns(const tpj_value *value, int *out_order) {
 bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_value *value, int *out_order) {
     int rank = value->type.rank;
     if (rank < 2 || rank > TPJ_VIEW_MAX_RANK || node->op->layout == TPJ_LAYOUT_CONTIGUOUS) return false;
+    tpj_layout layout = node->op->layout;
+    if (layout == TPJ_LAYOUT_JOINED) return joined_order(lowering, node, value, out_order);
+    if (layout == TPJ_LAYOUT_STACKED) return stacked_order(lowering, node, value, out_order);
     operand_strides operands[MAX_OPERANDS];
     int n = tensor_operands(lowering, node, operands, MAX_OPERANDS);
     if (n == 0) return false;
-    tpj_layout layout = node->op->layout;
+    if (layout == TPJ_LAYOUT_REAL_POINTWISE) {
+        if (tpj_dtype_is_complex(operands[0].dtype)) return false;
+        layout = TPJ_LAYOUT_POINTWISE;
+    }
     if (layout == TPJ_LAYOUT_CHANNELS_LAST) {
         for (int i = 0; i < n && i < 2; i++)
             if (operands[i].rank == rank && suggests_channels_last(&operands[i]))
@@ -180,6 +233,6 @@ bool tpj_layout_order(tpj_lowering *lowering, const tpj_node *node, const tpj_va
     if (layout != TPJ_LAYOUT_POINTWISE) n = 1; /* preserve_format of self */
     for (int i = 0; i < n; i++)
         if (operands[i].rank > rank) return false;
-    if (node->op->layout != TPJ_LAYOUT_POINTWISE && operands[0].rank != rank) return false;
+    if (layout != TPJ_LAYOUT_POINTWISE && operands[0].rank != rank) return false;
     return order_of_operands(operands, n, rank, value->type.dims, out_order);
 }

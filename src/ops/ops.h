@@ -39,6 +39,9 @@ typedef enum tpj_layout {
     TPJ_LAYOUT_SELF,      /* preserve_format of the first tensor argument (empty_like), for all results of its shape */
     TPJ_LAYOUT_CHANNELS_LAST, /* channels_last when the first tensor argument (or the weight) suggests it: conv, pooling, .. */
     TPJ_LAYOUT_MEMORY_FORMAT, /* the argument memory_format, else preserve_format of self (clone, _to_copy, *_like) */
+    TPJ_LAYOUT_REAL_POINTWISE, /* as POINTWISE; rows where an operand is complex */
+    TPJ_LAYOUT_JOINED, /* channels_last where all tensor arguments suggest it (cat), the argument dims names some (roll) */
+    TPJ_LAYOUT_STACKED, /* as JOINED, with one dimension more at the argument dim */
     TPJ_LAYOUT_SPECTRUM /* Fourier transforms: the dimensions of the argument after self innermost, as MKL leaves them */
 } tpj_layout;
 

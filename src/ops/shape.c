@@ -429,12 +429,12 @@ static void emit_channel_shuffle(tpj_emit *e) {
 }
 
 const tpj_op_def tpj_ops_shape[] = {
-    {.name = "cat", .params = "T[] tensors, I dim=0", .emit = emit_cat, .layout = TPJ_LAYOUT_CHANNELS_LAST},
-    {.name = "stack", .params = "T[] tensors, I dim=0", .emit = emit_stack},
-    {.name = "_stack", .params = "T[] tensors, I dim=0", .emit = emit_stack},
+    {.name = "cat", .params = "T[] tensors, I dim=0", .emit = emit_cat, .layout = TPJ_LAYOUT_JOINED},
+    {.name = "stack", .params = "T[] tensors, I dim=0", .emit = emit_stack, .layout = TPJ_LAYOUT_STACKED},
+    {.name = "_stack", .params = "T[] tensors, I dim=0", .emit = emit_stack, .layout = TPJ_LAYOUT_STACKED},
     {.name = "block_diag", .params = "T[] tensors", .emit = emit_block_diag},
     {.name = "flip", .params = "T self, I[] dims", .emit = emit_flip, .layout = TPJ_LAYOUT_SELF},
-    {.name = "roll", .params = "T self, I~[] shifts, I[] dims=[]", .emit = emit_roll, .layout = TPJ_LAYOUT_SELF},
+    {.name = "roll", .params = "T self, I~[] shifts, I[] dims=[]", .emit = emit_roll, .layout = TPJ_LAYOUT_JOINED},
     {.name = "repeat", .params = "T self, I[] repeats", .emit = emit_repeat},
     {.name = "tril", .params = "T self, I~ diagonal=0", .emit = emit_triangle, .hlo = "LE"},
     {.name = "triu", .params = "T self, I~ diagonal=0", .emit = emit_triangle, .hlo = "GE"},

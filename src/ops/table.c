@@ -78,6 +78,9 @@ const char *tpj_op_writes(const tpj_op_def *op) { return op->writes; }
 const char *tpj_op_layout(const tpj_op_def *op) {
     static const char *const names[] = {
         [TPJ_LAYOUT_CONTIGUOUS] = "contiguous",
+        [TPJ_LAYOUT_REAL_POINTWISE] = "pointwise of real numbers",
+        [TPJ_LAYOUT_JOINED] = "joined",
+        [TPJ_LAYOUT_STACKED] = "stacked",
         [TPJ_LAYOUT_POINTWISE] = "pointwise",
         [TPJ_LAYOUT_SELF] = "self",
         [TPJ_LAYOUT_CHANNELS_LAST] = "channels_last",

@@ -459,7 +459,7 @@ const tpj_op_def tpj_ops_unary[] = {
     UNARY("sign", emit_sign),
     UNARY("sgn", emit_sgn),
     UNARY("signbit", emit_signbit),
-    UNARY("angle", emit_angle),
+    {.name = "angle", .params = "T self", .emit = emit_angle, .layout = TPJ_LAYOUT_REAL_POINTWISE},
     UNARY("_conj_physical", emit_conj),
     UNARY("frexp.Tensor", emit_frexp),
     UNARY("isnan", emit_isnan, .flags = TPJ_OP_FLOAT8),
