@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/nonzero.h>
 
 #include <string_view>
@@ -228,18 +229,15 @@ void move_returns(const tpj_glue_op &op, torch::jit::Stack &stack, const c10::IV
             stack[i] = stack[i].toTensor().to(device);
 }
 
-/* Rates and bounds make sense. PyTorch's kernels without memory say so, but of two ops. */
-C10_NOINLINE void check_random_fill(const tpj_glue_op &op, const torch::jit::Stack &stack) {
-    const auto arguments = torch::jit::last(stack, static_cast<size_t>(op.n_arguments));
-    if (op.name == "uniform_") {
-        const double from = arguments[1].toDouble(), to = arguments[2].toDouble();
-        TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+/* linalg.inv_ex and its kin with check_errors: the call waits, and raises what `info` says. */
+C10_NOINLINE void check_errors(const tpj_glue_op &op, const torch::jit::Stack &stack, const at::Tensor &matrices) {
+    const auto &returns = op.handle.schema().returns();
+    for (size_t i = 0; i < returns.size(); i++) {
+        if (returns[i].name() != "info") continue;
+        std::string name = op.handle.operator_name().name; /* "aten::_linalg_solve_ex" */
+        name.replace(0, name.find("linalg_") + 7, "linalg.");
+        at::_linalg_check_errors(stack[stack.size() - returns.size() + i].toTensor(), name, matrices.dim() == 2);
     }
-    if (op.name == "bernoulli_.float") {
-        const double p = arguments[1].toDouble();
-        TORCH_CHECK(p >= 0 && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
-    }
-    tpj_glue_run_without_memory(op, arguments);
 }
 
 } // namespace
@@ -291,8 +289,10 @@ void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack) {
                                       ? stack[stack.size() - static_cast<size_t>(op.n_arguments - op.device_argument)]
                                       : c10::IValue();
     tpj_glue_call call(op, stack);
+    at::Tensor checked;
+    if (C10_UNLIKELY(op.check_errors_argument >= 0) && call.argument(op.check_errors_argument).toBool())
+        checked = call.argument(0).toTensor();
     if (op.form != tpj_glue_form::functional) check_overlap(call);
-    if (C10_UNLIKELY(op.form == tpj_glue_form::inplace && tpj_op_is_random(op.row))) check_random_fill(op, stack);
     call.read();
     const Program program(C10_UNLIKELY(tpj_op_is_sized(op.row)) ? find_sized(call) : find_or_compile(call));
     if (op.form == tpj_glue_form::out) tpj_glue_check_out(call, program.program);
@@ -306,4 +306,5 @@ void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack) {
         push_returns(call, program.program, storages);
     }
     if (op.device_argument >= 0) move_returns(op, stack, asked_for);
+    if (C10_UNLIKELY(checked.defined())) check_errors(op, stack, checked);
 }

@@ -14,6 +14,7 @@ void tpj_glue_throw(tpj_status *status) {
         case TPJ_TYPE: throw c10::TypeError(here, std::move(message));
         case TPJ_VALUE: throw c10::ValueError(here, std::move(message));
         case TPJ_INDEX: throw c10::IndexError(here, std::move(message));
+        case TPJ_LINALG: throw c10::LinAlgError(here, std::move(message));
         case TPJ_NOT_IMPLEMENTED: throw c10::NotImplementedError(here, std::move(message));
         case TPJ_OUT_OF_MEMORY: throw c10::OutOfMemoryError(here, std::move(message));
         case TPJ_OK:

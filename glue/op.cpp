@@ -152,6 +152,7 @@ tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row
     n_arguments = static_cast<int>(schema.arguments().size());
     generator_argument = schema.argumentIndexWithName("generator").value_or(-1);
     device_argument = schema.argumentIndexWithName("device").value_or(-1);
+    check_errors_argument = schema.argumentIndexWithName("check_errors").value_or(-1);
     for (int i = 0; i < n_arguments; i++)
         if (is_written(schema.arguments()[i])) written.push_back(i);
     n_new_returns = 0;

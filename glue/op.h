@@ -36,10 +36,10 @@ struct tpj_glue_op {
     std::vector<int> return_alias; /* per schema return: the argument that it is, -1: a new value */
     int n_new_returns;             /* returns that are new values */
     int n_arguments;
-    int generator_argument, device_argument; /* -1: none */
-    bool uses_precision;                     /* contracts: torch.set_float32_matmul_precision counts */
-    bool writes_lists;                       /* in place, on lists of tensors */
-    bool prepares_indices;                   /* index.Tensor and its kin: masks become positions first */
+    int generator_argument, device_argument, check_errors_argument; /* -1: none */
+    bool uses_precision;   /* contracts: torch.set_float32_matmul_precision counts */
+    bool writes_lists;     /* in place, on lists of tensors */
+    bool prepares_indices; /* index.Tensor and its kin: masks become positions first */
 };
 
 /* The functional overload with the arguments of a writing form (out= arguments left out); nothing when there is none. */

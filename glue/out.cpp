@@ -135,14 +135,15 @@ void take_result(const at::Tensor &out, at::Tensor value, const tpj_glue_op &op)
     tpj_storage_adopt(storage_of(out), storage);
 }
 
-} // namespace
-
-void tpj_glue_run_without_memory(const tpj_glue_op &op, c10::ArrayRef<c10::IValue> arguments) {
+/* Runs PyTorch's kernel for tensors without memory, if there is one: it checks arguments as the CPU's does. */
+void run_without_memory(const tpj_glue_op &op, c10::ArrayRef<c10::IValue> arguments) {
     if (!op.handle.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return;
     torch::jit::Stack stack;
     for (const c10::IValue &argument : arguments) stack.push_back(without_memory(argument));
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
 }
+
+} // namespace
 
 /* Results are converted where PyTorch does that, which differs from op to op: its kernel for tensors without memory
  * checks it as its CPU kernel does. An op that has none converts nothing. */
@@ -152,7 +153,7 @@ void tpj_glue_check_conversion(const tpj_glue_op &op, c10::ArrayRef<c10::IValue>
                      "torch.cat(): input types can't be cast to the desired output type ", out);
     TORCH_CHECK(c10::canCast(result, out), "result type ", result, " can't be cast to the desired output type ", out,
                 " (", op.name, ")");
-    tpj_glue_run_without_memory(op, arguments);
+    run_without_memory(op, arguments);
     TORCH_CHECK(!converts_nothing(op), "Expected out tensor to have dtype ", result, ", but got ", out, " instead (",
                 op.name, ")");
 }

@@ -10,8 +10,6 @@ void tpj_glue_check_out(const tpj_glue_call &call, const tpj_program *program);
 /* Raises where the op does not convert a result of one dtype to an out= tensor of another. `arguments`: all of the call. */
 void tpj_glue_check_conversion(const tpj_glue_op &op, c10::ArrayRef<c10::IValue> arguments, c10::ScalarType result,
                                c10::ScalarType out);
-/* Runs PyTorch's kernel for tensors without memory, if there is one: it checks arguments as the CPU's does. */
-void tpj_glue_run_without_memory(const tpj_glue_op &op, c10::ArrayRef<c10::IValue> arguments);
 /* The out= tensors take over the results, in order, and become the returns of the call. */
 void tpj_glue_take_results(tpj_glue_call &call, const c10::SmallVectorImpl<at::Tensor> &results);
 

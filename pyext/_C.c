@@ -16,10 +16,10 @@
 
 /* ---- errors ---- */
 /* New reference. RuntimeError where torch is not to be had, which does not happen: it loaded this module. */
-static PyObject *out_of_memory_error(void) {
-    PyObject *torch = PyImport_ImportModule("torch");
-    PyObject *error = torch == NULL ? NULL : PyObject_GetAttrString(torch, "OutOfMemoryError");
-    Py_XDECREF(torch);
+static PyObject *error_of(const char *module_name, const char *name) {
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *error = module == NULL ? NULL : PyObject_GetAttrString(module, name);
+    Py_XDECREF(module);
     if (error != NULL) return error;
     PyErr_Clear();
     return Py_NewRef(PyExc_RuntimeError);
@@ -33,7 +33,8 @@ static PyObject *raise_status(tpj_status *status) {
         case TPJ_VALUE: error = Py_NewRef(PyExc_ValueError); break;
         case TPJ_INDEX: error = Py_NewRef(PyExc_IndexError); break;
         case TPJ_NOT_IMPLEMENTED: error = Py_NewRef(PyExc_NotImplementedError); break;
-        case TPJ_OUT_OF_MEMORY: error = out_of_memory_error(); break;
+        case TPJ_OUT_OF_MEMORY: error = error_of("torch", "OutOfMemoryError"); break;
+        case TPJ_LINALG: error = error_of("torch.linalg", "LinAlgError"); break;
         case TPJ_OK:
         case TPJ_RUNTIME:
         case TPJ_UNAVAILABLE:

@@ -41,7 +41,8 @@ typedef struct tpj_index_check {
 } tpj_index_check;
 
 /* What the numbers of a launch must be like: `input` in [low, high], or, with `other` (a SCALAR graph input, else -1),
- * below it, or equal to it where `equal` says so; with `span` > 0, at most `span` below it (`other` -1: `input` above 0).
+ * below it, or equal to it where `equal` says so; with `high` > 0, at most `high` below it; with `span` > 0, at most `span`
+ * below it as integers (`other` -1: `input` above 0).
  * The number goes behind the error's message. TPJ_OK as the code: such numbers are no error, but another program's. */
 typedef struct tpj_requirement {
     int input, other;

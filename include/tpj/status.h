@@ -35,6 +35,7 @@ typedef enum tpj_code {
     TPJ_TYPE,            /* TypeError */
     TPJ_VALUE,           /* ValueError */
     TPJ_INDEX,           /* IndexError: a dimension or an index is out of range */
+    TPJ_LINALG,          /* torch.linalg.LinAlgError: a matrix has no such decomposition or inverse */
     TPJ_NOT_IMPLEMENTED, /* NotImplementedError */
     TPJ_OUT_OF_MEMORY,   /* torch.OutOfMemoryError */
     TPJ_UNAVAILABLE,     /* RuntimeError: no usable plugin or device */

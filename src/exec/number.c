@@ -53,6 +53,10 @@ tpj_status *tpj_requirement_check(const tpj_requirement *r, const tpj_number *nu
         if (value >= r->low && value <= r->high) return NULL;
         TPJ_ERROR(r->code, "%s: %s%g", r->op, r->message, value);
     }
+    if (r->high > 0) {
+        if (limit - value <= r->high) return NULL;
+        TPJ_ERROR(r->code, "%s: %s%g, %g", r->op, r->message, value, limit);
+    }
     bool integers = is_integral(number) && is_integral(other);
     bool below = integers ? number->integer < other->integer : value < limit;
     bool same = integers ? number->integer == other->integer : value == limit;

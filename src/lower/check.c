@@ -46,9 +46,11 @@ tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool w
     return hlo_select(h, hlo_compare(h, "LT", indices, zero), hlo_add(h, indices, limit), indices);
 }
 
-void tpj_check(tpj_emit *e, tpj_value *bad, const char *message) {
+void tpj_check_as(tpj_emit *e, tpj_value *bad, tpj_code code, const char *message) {
     if (!e->lowering->options->check_index || hlo_elements(bad) == 0) return;
     tpj_value *found = hlo_convert(e->h, hlo_reduce_all(e->h, "or", bad), TPJ_I64);
     add_check(e, hlo_sub(e->h, found, hlo_integer(e->h, TPJ_I64, 1)),
-              (tpj_index_check){.low = 0, .size = 1, .code = TPJ_RUNTIME, .message = message});
+              (tpj_index_check){.low = 0, .size = 1, .code = code, .message = message});
 }
+
+void tpj_check(tpj_emit *e, tpj_value *bad, const char *message) { tpj_check_as(e, bad, TPJ_RUNTIME, message); }

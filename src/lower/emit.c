@@ -276,6 +276,20 @@ void tpj_require_order(tpj_emit *e, const char *name, const char *other, bool eq
     }
 }
 
+void tpj_require_distance(tpj_emit *e, const char *name, const char *other, double most, const char *message) {
+    const tpj_arg *first = tpj_emit_argument(e, name), *second = tpj_emit_argument(e, other);
+    if (is_run_time_number(e, first) && is_run_time_number(e, second)) {
+        add_requirement(e, (tpj_requirement){.input = first->value.result,
+                                             .other = second->value.result,
+                                             .high = most,
+                                             .code = TPJ_RUNTIME,
+                                             .message = message});
+    } else if (is_constant(first) && is_constant(second)) {
+        double x = tpj_float(e, name, 0), y = tpj_float(e, other, 0);
+        if (!(y - x <= most)) tpj_fail(e, TPJ_RUNTIME, "%s%g, %g", message, x, y);
+    }
+}
+
 void tpj_fit_span(tpj_emit *e, const char *low, const char *high, uint64_t span) {
     const tpj_arg *last = tpj_emit_argument(e, high), *first = low != NULL ? tpj_emit_argument(e, low) : last;
     if (!is_run_time_number(e, first) || !is_run_time_number(e, last)) return;

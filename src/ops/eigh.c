@@ -46,8 +46,8 @@ static void emit_eigh(tpj_emit *e) {
     } else {
         a = tpj_hermitian(h, a, tpj_string(e, "UPLO", "L")[0] != 'L' && tpj_string(e, "UPLO", "L")[0] != 'l');
         tpj_value *size = hlo_abs(h, a); /* of what is read: the other triangle may hold anything */
-        tpj_check(
-            e, hlo_not(h, hlo_compare(h, "LT", size, hlo_number(h, size->type.dtype, INFINITY))),
+        tpj_check_as(
+            e, hlo_not(h, hlo_compare(h, "LT", size, hlo_number(h, size->type.dtype, INFINITY))), TPJ_LINALG,
             "linalg.eigh: The algorithm failed to converge because the input matrix contained non-finite values.");
         eigenpairs(h, tpj_in_range(h, a, &scale), &values, &rows);
         values = hlo_mul(h, values, tpj_spread(h, scale, 2, values->type.dims, 0));

@@ -38,7 +38,7 @@ typedef enum tpj_layout {
     TPJ_LAYOUT_POINTWISE, /* TensorIterator: the dimension order of the operands, the first deciding */
     TPJ_LAYOUT_SELF,      /* preserve_format of the first tensor argument (empty_like), for all results of its shape */
     TPJ_LAYOUT_CHANNELS_LAST, /* channels_last when the first tensor argument (or the weight) suggests it: conv, pooling, .. */
-    TPJ_LAYOUT_MEMORY_FORMAT, /* the argument memory_format, else preserve_format of self (clone, _to_copy, *_like) */
+    TPJ_LAYOUT_MEMORY_FORMAT,  /* the argument memory_format, else preserve_format of self (clone, _to_copy, *_like) */
     TPJ_LAYOUT_REAL_POINTWISE, /* as POINTWISE; rows where an operand is complex */
     TPJ_LAYOUT_JOINED, /* channels_last where all tensor arguments suggest it (cat), the argument dims names some (roll) */
     TPJ_LAYOUT_STACKED, /* as JOINED, with one dimension more at the argument dim */
@@ -141,6 +141,8 @@ void tpj_require(tpj_emit *e, const char *name, double low, double high, const c
 void tpj_require_index(tpj_emit *e, const char *name, int64_t size, const char *message);
 /* The number `name` must be below `other`, or equal to it where `equal` says so. */
 void tpj_require_order(tpj_emit *e, const char *name, const char *other, bool equal, const char *message);
+/* The numbers `name` and `other` are at most so far apart. */
+void tpj_require_distance(tpj_emit *e, const char *name, const char *other, double most, const char *message);
 /* high - low (NULL: 0) must lie in [1, span]: for others the op is compiled with the numbers as they are. */
 void tpj_fit_span(tpj_emit *e, const char *low, const char *high, uint64_t span);
 /* Fails the op. Messages end up as "op(types): message". */
@@ -157,6 +159,8 @@ tpj_value *tpj_check_index(tpj_emit *e, tpj_value *indices, int64_t size, bool w
 /* Operands that must not be: where checking is on, any true element of `bad` (BOOL) is a RuntimeError with the message
  * (static) at the next read. */
 void tpj_check(tpj_emit *e, tpj_value *bad, const char *message);
+/* The same with another kind of error. */
+void tpj_check_as(tpj_emit *e, tpj_value *bad, tpj_code code, const char *message);
 
 /* ---- the families: each file ends with its array, closed by an empty row ---- */
 /* clang-format off */

@@ -81,6 +81,10 @@ static void emit_bernoulli(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     int form = tpj_row(e)->variant;
     tpj_value *p;
+    if (tpj_dtype_is_complex(type.dtype)) {
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "\"bernoulli\" not implemented for '%s'", tpj_dtype_torch_name(type.dtype));
+        return;
+    }
     if (form == BERNOULLI_NUMBER) {
         tpj_require(e, "p", 0, 1, "bernoulli_ expects p to be in [0, 1], but got p=");
         p = tpj_scalar(e, "p", draw_dtype(type.dtype));
@@ -130,17 +134,47 @@ static tpj_value *draw_scaled(tpj_emit *e, draw_function draw, tpj_dtype dtype, 
     return n == 2 ? hlo_complex(h, parts[0], parts[1]) : hlo_convert(h, parts[0], dtype);
 }
 
-static bool floats_ok(tpj_emit *e, tpj_dtype dtype) {
-    if (!tpj_dtype_is_integral(dtype)) return true;
-    tpj_fail(e, TPJ_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", tpj_row(e)->name, tpj_dtype_name(dtype));
+/* Draws into what has no such kernel in PyTorch. */
+static bool refuse(tpj_emit *e, tpj_code code, tpj_dtype dtype) {
+    tpj_fail(e, code, "\"%s\" not implemented for '%s'", tpj_row(e)->name, tpj_dtype_torch_name(dtype));
     return false;
+}
+
+static bool floats_ok(tpj_emit *e, tpj_dtype dtype) {
+    return !tpj_dtype_is_integral(dtype) || refuse(e, TPJ_NOT_IMPLEMENTED, dtype);
+}
+
+/* `code`: PyTorch's continuous distributions differ in how they refuse integers and complex numbers. */
+static bool reals_ok(tpj_emit *e, tpj_code code, tpj_dtype dtype) {
+    return (!tpj_dtype_is_integral(dtype) && !tpj_dtype_is_complex(dtype)) || refuse(e, code, dtype);
+}
+
+/* What a dtype can hold, as PyTorch bounds the numbers of a fill. */
+static void extremes(tpj_dtype dtype, double *out_low, double *out_high) {
+    static const double greatest[] = {
+        [TPJ_F16] = 65504, [TPJ_BF16] = 0x1.fep127, [TPJ_F32] = FLT_MAX, [TPJ_F64] = DBL_MAX};
+    dtype = hlo_real_dtype(dtype);
+    if (tpj_dtype_is_float(dtype)) {
+        bool is_known = (size_t)dtype < sizeof greatest / sizeof greatest[0] && greatest[dtype] > 0;
+        *out_high = is_known ? greatest[dtype] : INFINITY;
+        *out_low = -*out_high;
+        return;
+    }
+    int bits = dtype == TPJ_BOOL ? 1 : 8 * (int)tpj_dtype_bytes(dtype) - (tpj_dtype_is_unsigned(dtype) ? 0 : 1);
+    *out_high = ldexp(1, bits) - 1;
+    *out_low = dtype == TPJ_BOOL || tpj_dtype_is_unsigned(dtype) ? 0 : -ldexp(1, bits);
 }
 
 static void emit_uniform(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_type type = tpj_in_type(e, "self");
     if (!floats_ok(e, type.dtype)) return;
+    double low, high;
+    extremes(type.dtype, &low, &high);
+    tpj_require(e, "from", low, high, "uniform_ expects bounds that the dtype can hold, but from is ");
+    tpj_require(e, "to", low, high, "uniform_ expects bounds that the dtype can hold, but to is ");
     tpj_require_order(e, "from", "to", true, "uniform_ expects to return a [from, to) range, but found from > to: ");
+    tpj_require_distance(e, "from", "to", high, "uniform_ expects to - from to be a number of the dtype, but found ");
     tpj_value *from = tpj_scalar(e, "from", draw_dtype(type.dtype)), *to = tpj_scalar(e, "to", draw_dtype(type.dtype));
     tpj_out(e, draw_scaled(e, uniform, type.dtype, type.rank, type.dims, hlo_sub(h, to, from), from));
 }
@@ -156,8 +190,8 @@ static tpj_value *part_deviation(tpj_hlo *h, tpj_value *std, tpj_dtype dtype) {
 
 static void emit_normal_fill(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
-    if (!floats_ok(e, type.dtype)) return;
     tpj_require(e, "std", 0, INFINITY, "normal expects std >= 0.0, but found std ");
+    if (!floats_ok(e, type.dtype)) return;
     tpj_value *mean = tpj_scalar(e, "mean", draw_dtype(type.dtype)),
               *std = tpj_scalar(e, "std", draw_dtype(type.dtype));
     std = part_deviation(tpj_builder(e), std, type.dtype);
@@ -197,8 +231,8 @@ static tpj_value *standard_exponential(tpj_emit *e, tpj_dtype draw, int rank, co
 
 static void emit_exponential(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
-    if (!floats_ok(e, type.dtype)) return;
     tpj_require(e, "lambd", DBL_TRUE_MIN, INFINITY, "exponential_ expects lambda > 0.0, but found lambda=");
+    if (!reals_ok(e, TPJ_RUNTIME, type.dtype)) return;
     tpj_value *x = standard_exponential(e, draw_dtype(type.dtype), type.rank, type.dims);
     tpj_out_as(e, hlo_div(tpj_builder(e), x, tpj_scalar(e, "lambd", x->type.dtype)), type.dtype);
 }
@@ -217,9 +251,9 @@ static void emit_geometric(tpj_emit *e) {
 static void emit_log_normal(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_type type = tpj_in_type(e, "self");
-    if (!floats_ok(e, type.dtype)) return;
     tpj_dtype draw = draw_dtype(type.dtype);
     tpj_require(e, "std", DBL_TRUE_MIN, INFINITY, "log_normal_ expects std > 0.0, but found std=");
+    if (!reals_ok(e, TPJ_NOT_IMPLEMENTED, type.dtype)) return;
     tpj_value *noise = tpj_random_normal(e, draw, type.rank, type.dims);
     tpj_value *exponent = hlo_add(h, hlo_mul(h, noise, tpj_scalar(e, "std", draw)), tpj_scalar(e, "mean", draw));
     tpj_out_as(e, hlo_exp(h, exponent), type.dtype);
@@ -228,9 +262,9 @@ static void emit_log_normal(tpj_emit *e) {
 static void emit_cauchy(tpj_emit *e) {
     tpj_hlo *h = tpj_builder(e);
     tpj_type type = tpj_in_type(e, "self");
-    if (!floats_ok(e, type.dtype)) return;
     tpj_dtype draw = draw_dtype(type.dtype);
     tpj_require(e, "sigma", DBL_TRUE_MIN, INFINITY, "cauchy_ expects sigma > 0.0, but found sigma=");
+    if (!reals_ok(e, TPJ_RUNTIME, type.dtype)) return;
     tpj_value *u = tpj_random_uniform(e, draw, type.rank, type.dims);
     tpj_value *angle = hlo_mul(h, hlo_sub(h, u, hlo_number(h, draw, 0.5)), hlo_number(h, draw, 3.14159265358979323846));
     tpj_value *slope = hlo_unary(h, "tan", angle);
@@ -289,6 +323,17 @@ enum { RANDOM_ALL, RANDOM_TO, RANDOM_FROM };
 static void emit_random(tpj_emit *e) {
     tpj_type type = tpj_in_type(e, "self");
     int form = tpj_row(e)->variant;
+    if (tpj_dtype_is_complex(type.dtype)) {
+        refuse(e, form == RANDOM_ALL ? TPJ_NOT_IMPLEMENTED : TPJ_RUNTIME, type.dtype);
+        return;
+    }
+    double lowest, highest;
+    extremes(type.dtype, &lowest, &highest);
+    if (form == RANDOM_FROM)
+        tpj_require(e, "from", lowest, highest, "random_ expects from to be a number of the dtype, but got ");
+    if (form != RANDOM_ALL)
+        tpj_require(e, "to", lowest + 1, highest + 1,
+                    "random_ expects to - 1 to be a number of the dtype, but got to=");
     if (form != RANDOM_ALL && !bounds_are_known(e, form == RANDOM_FROM ? "from" : NULL, "to")) {
         tpj_out_as(e, integers_given(e, form == RANDOM_FROM ? "from" : NULL, "to", type.rank, type.dims), type.dtype);
         return;

@@ -42,7 +42,8 @@ static tpj_value *coordinates(tpj_emit *e, tpj_value *mask, int64_t n, tpj_value
 
 static void emit_nonzero(tpj_emit *e) {
     tpj_value *none = hlo_integer(tpj_builder(e), TPJ_I64, 0);
-    tpj_out_columns(e, coordinates(e, nonzero_mask(e), tpj_size(e, 0), none)); /* as the CPU, for the sake of as_tuple */
+    tpj_out_columns(e,
+                    coordinates(e, nonzero_mask(e), tpj_size(e, 0), none)); /* as the CPU, for the sake of as_tuple */
 }
 
 static void emit_nonzero_static(tpj_emit *e) {

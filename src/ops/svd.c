@@ -93,8 +93,8 @@ static void emit_svd(tpj_emit *e) {
         return;
     }
     bool vectors = tpj_bool(e, "compute_uv", true);
-    tpj_check(e, hlo_is_nan(h, hlo_abs(h, given)),
-              "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values.");
+    tpj_check_as(e, hlo_is_nan(h, hlo_abs(h, given)), TPJ_LINALG,
+                 "linalg.svd: The algorithm failed to converge because the input matrix contained non-finite values.");
     tpj_svd svd = tpj_svd_of(h, tpj_flat_batch(h, given), tpj_bool(e, "full_matrices", false), vectors);
     out_vectors(e, vectors ? svd.u : NULL, given);
     tpj_out(e, tpj_unflat_batch(h, svd.s, given));

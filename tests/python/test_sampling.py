@@ -149,3 +149,42 @@ def test_errors_are_those_of_the_cpu(function):
         function("cpu")
     with pytest.raises(RuntimeError):
         function(DEVICE)
+
+
+# ---- bad arguments --------------------------------------------------------------------------------------------------
+
+INF, NAN = math.inf, math.nan
+DEVIATIONS = [-1.0, 0.0, NAN, INF, 1.0, -INF]
+PROBABILITIES = [-0.1, 1.5, NAN, 0.0, 1.0, INF]
+FILLS = {
+    "uniform_": [(1.0, 0.0), (0.0, 1.0), (NAN, 1.0), (0.0, NAN), (-INF, 1.0), (0.0, INF), (1e39, 1e40)]
+    + [(-3e38, 3e38), (-1e300, 1e300), (-7e4, 0.0), (0.0, 7e4)],
+    "bernoulli_": [(p,) for p in PROBABILITIES],
+    "geometric_": [(p,) for p in PROBABILITIES],
+    "normal_": [(0.0, s) for s in DEVIATIONS],
+    "log_normal_": [(0.0, s) for s in DEVIATIONS],
+    "cauchy_": [(0.0, s) for s in DEVIATIONS],
+    "exponential_": [(s,) for s in DEVIATIONS],
+    "random_": [(), (0,), (-1,), (2,), (300,), (2**40,), (0, 0), (5, 2), (-1, 10), (0, 256), (0, 257), (-200, 3)]
+    + [(300, 400), (0, 2), (0, 3), (0, 70000), (0, 2**40), (-(2**63), 2**63 - 1), (0, None), (300, None), (-5, None)],
+}
+
+
+def raised_by(method, values, *arguments):
+    try:
+        getattr(values, method)(*arguments)
+        torch.tpu.synchronize()
+    except Exception as error:
+        return type(error)
+    return None
+
+
+@pytest.mark.filterwarnings("ignore:.*is out of bounds")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool, torch.complex64])
+@pytest.mark.parametrize("method", FILLS)
+def test_bad_arguments_of_fills_raise_as_on_the_cpu(method, dtype):
+    for arguments in FILLS[method]:
+        want = raised_by(method, torch.zeros(3, dtype=dtype), *arguments)
+        got = raised_by(method, torch.zeros(3, dtype=dtype, device="tpu"), *arguments)
+        both_wrong = not dtype.is_floating_point and want is not None and got is not None  # which is said first is free
+        assert got == want or both_wrong, arguments

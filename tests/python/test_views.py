@@ -546,6 +546,46 @@ def test_storages_that_are_too_small():
     assert x.tolist() == [0, 1, 2, 7, 7, 7]
 
 
+ORDERED = {
+    "median": lambda x, dim: x.median(dim).values,
+    "nanmedian": lambda x, dim: x.nanmedian(dim).values,
+    "masked median": lambda x, dim: torch.masked.median(x, dim),
+    "median of all": lambda x, dim: x.median(),
+    "kthvalue": lambda x, dim: x.kthvalue(2, dim).values,
+    "mode": lambda x, dim: x.mode(dim).values,
+    "quantile": lambda x, dim: x.quantile(0.3, dim),
+    "sort": lambda x, dim: x.sort(dim).values,
+    "topk": lambda x, dim: x.topk(2, dim).values,
+    "argsort": lambda x, dim: x.argsort(stable=True, dim=dim),
+    "cummax": lambda x, dim: x.cummax(dim).values,
+    "max": lambda x, dim: x.max(dim).values,
+    "unique": lambda x, dim: x.unique(dim=dim),
+    "msort": lambda x, dim: x.msort(),
+}
+
+
+@pytest.mark.parametrize("operation", ORDERED.values(), ids=ORDERED)
+def test_order_statistics_of_expanded_operands(operation):
+    """Against the CPU's on a copy: its median along a dimension reads beside an operand whose elements share memory."""
+    base = torch.tensor([[-8.0, -4.0, 3.0, 9.0, 1.0], [2.0, torch.nan, -1.0, 0.0, 5.0], [7.0, 6.0, 0.5, -3.0, 4.0]])
+    ours = base.to("tpu")
+    views = [
+        lambda x: x[0, :1].expand(5),
+        lambda x: x[:1].expand(4, 5),
+        lambda x: x[:, None].expand(3, 4, 5),
+        lambda x: x.t()[2:3].expand(4, 3),
+    ]
+    for i, view in enumerate(views):
+        for dim in range(view(base).dim()):
+            want, got = (
+                operation(view(base).clone(memory_format=torch.contiguous_format), dim),
+                operation(view(ours), dim),
+            )
+            torch.testing.assert_close(
+                got.cpu(), want, equal_nan=True, msg=lambda text, i=i, dim=dim: f"{i} {dim} {text}"
+            )
+
+
 def test_real_and_imaginary_parts():
     cpu, device = pair(torch.complex(torch.arange(6.0), 10 + torch.arange(6.0)).view(2, 3))
     for f in (

@@ -40,6 +40,7 @@ class Summary:
         self.reasons = {
             row.key: reason for row in self.bad for p, reason in known.items() if fnmatch.fnmatch(row.key, p)
         }
+        self.unmet = [p for p in known if not any(fnmatch.fnmatch(row.key, p) for row in self.bad)]
         self.news = [row for row in self.bad if row.key not in self.reasons]
         self.at_least = float(expected.get("at_least", 100))
 
@@ -135,6 +136,8 @@ def main() -> int:
     for summary in summaries:
         for row in summary.news:
             print(f"new: {row.section}: {row.key}: {row.state} {row.detail[:120]}")
+        for pattern in summary.unmet if selection.is_everything else []:
+            print(f"agrees now: {summary.section}: {pattern}")
     if args.json:
         args.json.write_text(json.dumps({summary.section: summary.as_dict() for summary in summaries}, indent=1))
     if args.at_least is not None:

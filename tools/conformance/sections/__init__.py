@@ -13,6 +13,7 @@ SECTIONS = (
     "optimizers",
     "refs",
     "forward_ad",
+    "gradgrad",
     "func",
     "fake",
     "sparse",

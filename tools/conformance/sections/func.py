@@ -37,8 +37,8 @@ def flipped(t: torch.Tensor) -> torch.Tensor:
     return t.flip(tuple(range(t.dim())))
 
 
-# Operators of which an argument is sorted.
-SORTED = {"bucketize", "searchsorted", "nn.functional.embedding_bag"}
+# Operators of which an argument is sorted, or means something in its order alone (pivots).
+SORTED = {"bucketize", "searchsorted", "nn.functional.embedding_bag", "linalg.ldl_solve"}
 
 
 def batched(op: Any, t: torch.Tensor) -> torch.Tensor:
