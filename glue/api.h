@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tpj/pjrt.h"
 #include "tpj/status.h"
 
 #ifdef __cplusplus
@@ -41,7 +42,8 @@ TPJ_API void tpj_glue_set_line_finder(tpj_glue_line_finder finder);
 typedef char *(*tpj_glue_tracer)(const char *request);
 TPJ_API void tpj_glue_set_tracer(tpj_glue_tracer tracer);
 
-/* ---- captured graphs (compiled.cpp); the op torch_pjrt::run_graph(int graph, Tensor[] inputs) -> Tensor[] runs one ---- */
+/* ---- captured graphs (compiled.cpp) ----
+ * The op torch_pjrt::run_graph(int graph, Tensor[] tensors, Scalar[] numbers) -> Tensor[] runs one. */
 typedef struct tpj_glue_graph tpj_glue_graph;
 typedef enum tpj_glue_result_kind {
     TPJ_GLUE_RESULT_NONE,  /* an undefined tensor: Python's None */
@@ -50,14 +52,26 @@ typedef enum tpj_glue_result_kind {
     TPJ_GLUE_RESULT_INPUT, /* input `index` itself */
     TPJ_GLUE_RESULT_VIEW   /* elements of input `index`, sharing its storage */
 } tpj_glue_result_kind;
-/* `body`: the statements of docs/graph_text.md that follow the inputs', of which each run makes its own. Inputs are %0 and
- * on; with `random` the state of the random generator is %n_inputs. `device`: for graphs without tensors, -1: the current.
- * `description`, n numbers: how many results a run returns, and each as kind, index, and for a VIEW the strides that the
- * input is expected to have (their number first), and for a VIEW or PART the result's rank, sizes, strides, and the distance
- * of its first element from that of what it is a part of; how many inputs are written, and each as the node (the first of the body is 0) and result whose value is
- * written, and the input. All is copied. Errors: numbers that do not fit. */
-TPJ_API tpj_status *tpj_glue_graph_create(const char *name, const char *body, int n_inputs, bool random, int device,
-                                          const int64_t *description, size_t n,
+typedef struct tpj_glue_graph_description {
+    const char *name; /* for errors and files */
+    /* The statements of docs/graph_text.md that follow the inputs', of which each run makes its own. Inputs are %0 and on:
+     * the tensors, then the numbers; with `random` the state of the random generator comes behind them. */
+    const char *body;
+    int n_tensors, n_numbers;
+    bool random;
+    int device;                          /* for graphs without tensors; -1: the current one */
+    const char *precision;               /* as in tpj_lower_options; NULL: as PyTorch's settings say at each run */
+    const char *dump_dir;                /* receives the StableHLO text, NAME.mlir; NULL: nothing does */
+    const tpj_compile_options *compiler; /* as tpj_program_compile takes them; NULL: the defaults */
+    /* How many results a run returns, and each as kind and index, followed for a VIEW by the strides that the input is
+     * expected to have (their number first), and for a VIEW or PART by the result's rank, sizes, strides and the distance of
+     * its first element from that of what it is a part of. Then how many inputs are written, and each as the node (the
+     * first of the body is 0, an input is -1) and result whose value is written, and the input. */
+    const int64_t *results;
+    size_t n_results; /* numbers in `results` */
+} tpj_glue_graph_description;
+/* All is copied. Errors: numbers that do not fit. */
+TPJ_API tpj_status *tpj_glue_graph_create(const tpj_glue_graph_description *description,
                                           tpj_glue_graph **out_graph) TPJ_MUST_USE;
 TPJ_API void tpj_glue_graph_destroy(tpj_glue_graph *graph);
 

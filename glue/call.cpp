@@ -143,8 +143,8 @@ void tpj_glue_operands::read_tensor(const at::Tensor &tensor, std::string_view o
     tensors_.push_back(&tensor);
 }
 
-void tpj_glue_call::read_number(const c10::IValue &value) {
-    const tpj_operand operand = tpj_glue_number_of(value.toScalar());
+void tpj_glue_operands::read_number(const c10::Scalar &number_) {
+    const tpj_operand operand = tpj_glue_number_of(number_);
     key_.push_back(word(number, static_cast<uint64_t>(operand.number.kind) | 1 << 8 |
                                     static_cast<uint64_t>(dtype_of_number(operand.number.kind)) << 16));
     operands_.push_back(operand);
@@ -237,10 +237,10 @@ void tpj_glue_call::read_parameter(const tpj_glue_parameter &parameter) {
         case TPJ_PARAM_RUN_FLOAT:
             if (parameter.param.baked || parameter.param.floats) break;
             if (!value.isList()) {
-                read_number(value);
+                read_number(value.toScalar());
             } else {
                 key_.push_back(word(list, value.toListRef().size()));
-                for (const c10::IValue &element : value.toListRef()) read_number(element);
+                for (const c10::IValue &element : value.toListRef()) read_number(element.toScalar());
             }
             return;
         case TPJ_PARAM_GENERATOR: return;

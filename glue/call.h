@@ -28,6 +28,7 @@ public:
     /* A tensor of the device, a CPU tensor of rank 0 (a number), or an undefined one (a word of the key alone). Raises for
      * other tensors, and for devices that differ, in the words of `op` and `parameter`. */
     void read_tensor(const at::Tensor &tensor, std::string_view op, std::string_view parameter);
+    void read_number(const c10::Scalar &number);
     /* Finds operands that are one buffer and puts that in the key: needed where something is written, because a buffer that
      * is donated must be given once. */
     void read_aliases();
@@ -77,7 +78,6 @@ public:
     const tpj_glue_op &op() const { return op_; }
 
 private:
-    void read_number(const c10::IValue &value);
     void read_baked(const c10::IValue &value);
     void read_parameter(const tpj_glue_parameter &parameter);
     c10::IValue dtype_or_that_of_out(const tpj_glue_parameter &parameter) const;

@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <atomic>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,10 @@
 #include "dispatch.h"
 
 struct tpj_glue_graph {
+    struct Option { /* for the compiler */
+        std::string name, text;
+        tpj_option option;
+    };
     struct Result { /* see tpj_glue_graph_create */
         tpj_glue_result_kind kind;
         int index;
@@ -23,10 +28,12 @@ struct tpj_glue_graph {
     struct Write {
         int value, result, target;
     };
-    std::string name, body;
-    int n_inputs, device;
+    std::string name, body, precision, dump_dir;
+    int n_tensors, n_numbers, device;
     bool random;
     uint64_t id; /* never given again, as an address might be */
+    tpj_compile_options compiler;
+    std::vector<Option> options;
     std::vector<Result> results;
     std::vector<Write> writes;
 };
@@ -69,7 +76,7 @@ tpj_graph *make_graph(const tpj_glue_graph &graph, const tpj_glue_operands &call
     std::string text(printed);
     std::free(printed);
     text.resize(text.rfind('}'));
-    if (graph.random) text += "  %" + std::to_string(graph.n_inputs) + " = random\n";
+    if (graph.random) text += "  %" + std::to_string(call.n_operands()) + " = random\n";
     text += graph.body + "}\n";
     tpj_graph *parsed = nullptr;
     tpj_glue_check(tpj_status_annotate(tpj_graph_parse(text.data(), text.size(), &parsed), "%s", graph.name.c_str()));
@@ -84,21 +91,43 @@ tpj_graph *make_graph(const tpj_glue_graph &graph, const tpj_glue_operands &call
     return owner.release();
 }
 
+void dump_module(const tpj_glue_graph &graph, const tpj_graph *made, const tpj_lower_options &options) {
+    tpj_lowered *lowered = nullptr;
+    tpj_glue_check(tpj_lower_graph(made, &options, &lowered));
+    std::ofstream(graph.dump_dir + "/" + graph.name + ".mlir", std::ios::binary)
+        .write(lowered->module, static_cast<std::streamsize>(lowered->module_length));
+    tpj_lowered_destroy(lowered);
+}
+
 C10_NOINLINE tpj_program *compile(const tpj_glue_graph &graph, const tpj_glue_operands &call) {
     const std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> made(make_graph(graph, call), &tpj_graph_destroy);
-    const tpj_lower_options options = tpj_glue_lower_options(true);
+    tpj_lower_options options = tpj_glue_lower_options(true);
+    if (!graph.precision.empty()) options.precision = graph.precision.c_str();
+    if (!graph.dump_dir.empty()) dump_module(graph, made.get(), options);
+    std::vector<tpj_option> overrides;
+    for (const tpj_glue_graph::Option &option : graph.options) {
+        overrides.push_back(option.option);
+        overrides.back().name = option.name.c_str();
+        overrides.back().string_value = option.text.c_str();
+    }
+    tpj_compile_options compiler = graph.compiler;
+    compiler.portable = true;
+    compiler.options = overrides.data();
+    compiler.n_options = static_cast<int>(overrides.size());
     tpj_program *program = nullptr;
-    tpj_glue_check(tpj_eager_compile(call.key().data(), static_cast<int>(call.key().size()), call.device(), made.get(),
-                                     &options, &program));
+    tpj_glue_check(tpj_status_annotate(tpj_eager_compile_with(call.key().data(), static_cast<int>(call.key().size()),
+                                                              call.device(), made.get(), &options, &compiler, &program),
+                                       "%s", graph.name.c_str()));
     return program;
 }
 
 class Reader : public tpj_glue_operands {
 public:
-    Reader(const tpj_glue_graph &graph, c10::ArrayRef<c10::IValue> tensors) {
+    Reader(const tpj_glue_graph &graph, c10::ArrayRef<c10::IValue> tensors, c10::ArrayRef<c10::IValue> numbers) {
         key_.push_back(graph.id << 1 | 1); /* no address of an op, by which the keys of eager calls begin */
         key_.push_back(0);
         for (const c10::IValue &tensor : tensors) read_tensor(tensor.toTensor(), graph.name, "inputs");
+        for (const c10::IValue &number : numbers) read_number(number.toScalar());
         if (device_ < 0) device_ = tpj_glue_device_index(static_cast<c10::DeviceIndex>(graph.device));
         key_[1] = static_cast<uint64_t>(device_) | tpj_glue_options_word(true);
         if (!graph.writes.empty()) read_aliases();
@@ -148,15 +177,17 @@ c10::List<at::Tensor> make_results(const tpj_glue_graph &graph, const tpj_glue_o
     return results;
 }
 
-/* torch_pjrt::run_graph(int graph, Tensor[] inputs) -> Tensor[] */
+/* torch_pjrt::run_graph(int graph, Tensor[] tensors, Scalar[] numbers) -> Tensor[] */
 void run_graph(const c10::OperatorHandle &, torch::jit::Stack *stack) {
     const at::AutoDispatchBelowADInplaceOrView no_autograd;
-    const c10::IValue list = torch::jit::pop(*stack);
+    const c10::IValue number_list = torch::jit::pop(*stack), list = torch::jit::pop(*stack);
     const auto &graph = *reinterpret_cast<const tpj_glue_graph *>(torch::jit::pop(*stack).toInt());
-    const auto tensors = list.toListRef();
-    TORCH_CHECK(static_cast<int>(tensors.size()) == graph.n_inputs, graph.name, " takes ", graph.n_inputs,
-                " inputs, and ", tensors.size(), " were given");
-    const Reader call(graph, tensors);
+    const auto tensors = list.toListRef(), numbers = number_list.toListRef();
+    TORCH_CHECK(static_cast<int>(tensors.size()) == graph.n_tensors &&
+                    static_cast<int>(numbers.size()) == graph.n_numbers,
+                graph.name, " takes ", graph.n_tensors, " tensors and ", graph.n_numbers, " numbers, and ",
+                tensors.size(), " and ", numbers.size(), " were given");
+    const Reader call(graph, tensors, numbers);
     tpj_program *program = tpj_eager_find(call.key().data(), static_cast<int>(call.key().size()));
     if (C10_UNLIKELY(program == nullptr)) program = compile(graph, call);
     const std::unique_ptr<tpj_program, decltype(&tpj_program_release)> owner(program, &tpj_program_release);
@@ -164,38 +195,53 @@ void run_graph(const c10::OperatorHandle &, torch::jit::Stack *stack) {
     torch::jit::push(*stack, make_results(graph, call, tensors, program, storages));
 }
 
+/* Whether what the description says of results and writes can be. */
+tpj_status *check_results(const tpj_glue_graph &graph) {
+    for (const tpj_glue_graph::Result &result : graph.results)
+        if (result.kind < TPJ_GLUE_RESULT_NONE || result.kind > TPJ_GLUE_RESULT_VIEW || result.index < 0 ||
+            (result.kind > TPJ_GLUE_RESULT_PART && result.index >= graph.n_tensors))
+            TPJ_ERROR(TPJ_VALUE, "%s has no result %d of kind %d", graph.name.c_str(), result.index,
+                      static_cast<int>(result.kind));
+    for (const tpj_glue_graph::Write &write : graph.writes)
+        if (write.target < 0 || write.target >= graph.n_tensors)
+            TPJ_ERROR(TPJ_VALUE, "%s writes to input %d of %d", graph.name.c_str(), write.target, graph.n_tensors);
+    return nullptr;
+}
+
 } // namespace
 
-tpj_status *tpj_glue_graph_create(const char *name, const char *body, int n_inputs, bool random, int device,
-                                  const int64_t *description, size_t n, tpj_glue_graph **out_graph) {
+tpj_status *tpj_glue_graph_create(const tpj_glue_graph_description *description, tpj_glue_graph **out_graph) {
     static std::atomic<uint64_t> next_id{1};
+    const auto text = [](const char *given) { return std::string(given != nullptr ? given : ""); };
     auto graph = std::make_unique<tpj_glue_graph>();
-    graph->name = name;
-    graph->body = body;
-    graph->n_inputs = n_inputs;
-    graph->device = device;
-    graph->random = random;
+    graph->name = description->name;
+    graph->body = description->body;
+    graph->precision = text(description->precision);
+    graph->dump_dir = text(description->dump_dir);
+    graph->n_tensors = description->n_tensors;
+    graph->n_numbers = description->n_numbers;
+    graph->device = description->device;
+    graph->random = description->random;
     graph->id = next_id.fetch_add(1);
-    Numbers numbers{description, description + n};
+    if (description->compiler != nullptr) graph->compiler = *description->compiler;
+    for (int i = 0; i < graph->compiler.n_options; i++) {
+        const tpj_option &option = graph->compiler.options[i];
+        graph->options.push_back({option.name, text(option.string_value), option});
+    }
+    Numbers numbers{description->results, description->results + description->n_results};
     for (int64_t i = numbers.next(); i > 0; i--) graph->results.push_back(read_result(numbers));
     for (int64_t i = numbers.next(); i > 0; i--) {
         const auto value = static_cast<int>(numbers.next()), result = static_cast<int>(numbers.next());
         graph->writes.push_back({value, result, static_cast<int>(numbers.next())});
     }
-    for (const tpj_glue_graph::Result &result : graph->results)
-        if (result.kind < TPJ_GLUE_RESULT_NONE || result.kind > TPJ_GLUE_RESULT_VIEW || result.index < 0 ||
-            (result.kind > TPJ_GLUE_RESULT_PART && result.index >= n_inputs))
-            TPJ_ERROR(TPJ_VALUE, "%s: result %d of kind %d is none", name, result.index, static_cast<int>(result.kind));
-    for (const tpj_glue_graph::Write &write : graph->writes)
-        if (write.target < 0 || write.target >= n_inputs)
-            TPJ_ERROR(TPJ_VALUE, "%s: a write goes to input %d of %d", name, write.target, n_inputs);
+    TPJ_TRY(check_results(*graph));
     *out_graph = graph.release();
     return nullptr;
 }
 
 void tpj_glue_graph_destroy(tpj_glue_graph *graph) { delete graph; }
 
-TORCH_LIBRARY(torch_pjrt, library) {
-    library.def("run_graph(int graph, Tensor[] inputs) -> Tensor[]",
+TORCH_LIBRARY_FRAGMENT(torch_pjrt, library) {
+    library.def("run_graph(int graph, Tensor[] tensors, Scalar[] numbers) -> Tensor[]",
                 torch::CppFunction::makeFromBoxedFunction<&run_graph>());
 }

@@ -199,22 +199,58 @@ static PyObject *is_random(PyObject *self, PyObject *args) {
 }
 
 /* ---- captured graphs ---- */
+/* One option for the compiler from a Python value; its texts live as long as `value` and `name` do. False: exception set. */
+static bool read_option(PyObject *name, PyObject *value, tpj_option *out) {
+    out->name = PyUnicode_AsUTF8AndSize(name, NULL);
+    if (PyBool_Check(value)) {
+        out->kind = TPJ_OPTION_BOOL;
+        out->int_value = PyObject_IsTrue(value);
+    } else if (PyLong_Check(value)) {
+        out->kind = TPJ_OPTION_INT;
+        out->int_value = PyLong_AsLongLong(value);
+    } else if (PyFloat_Check(value)) {
+        out->kind = TPJ_OPTION_DOUBLE;
+        out->double_value = PyFloat_AsDouble(value);
+    } else {
+        out->kind = TPJ_OPTION_STRING;
+        out->string_value = PyUnicode_AsUTF8AndSize(value, NULL);
+    }
+    return PyErr_Occurred() == NULL;
+}
+
+static int64_t *read_integers(PyObject *list, Py_ssize_t n) {
+    int64_t *numbers = malloc(sizeof *numbers * (size_t)(n + 1));
+    if (numbers == NULL) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; numbers != NULL && i < n; i++) numbers[i] = PyLong_AsLongLong(PyList_GetItem(list, i));
+    return numbers;
+}
+
 static PyObject *graph_create(PyObject *self, PyObject *args) {
     (void)self;
-    const char *name, *body;
-    int n_inputs, random, device;
-    PyObject *description;
-    if (!PyArg_ParseTuple(args, "ssipiO!", &name, &body, &n_inputs, &random, &device, &PyList_Type, &description))
+    tpj_glue_graph_description d = {0};
+    tpj_compile_options compiler = {0};
+    PyObject *results, *options;
+    int random;
+    if (!PyArg_ParseTuple(args, "ssiipiO!zziO!", &d.name, &d.body, &d.n_tensors, &d.n_numbers, &random, &d.device,
+                          &PyList_Type, &results, &d.precision, &d.dump_dir, &compiler.optimization_level, &PyDict_Type,
+                          &options))
         return NULL;
-    Py_ssize_t n = PyList_Size(description);
-    int64_t *numbers = malloc(sizeof *numbers * (size_t)(n + 1));
-    if (numbers == NULL) return PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < n; i++) numbers[i] = PyLong_AsLongLong(PyList_GetItem(description, i));
+    Py_ssize_t n_options = PyDict_Size(options), at = 0;
+    d.n_results = (size_t)PyList_Size(results);
+    int64_t *numbers = read_integers(results, PyList_Size(results));
+    tpj_option *overrides = calloc((size_t)n_options + 1, sizeof *overrides);
+    if (overrides == NULL && numbers != NULL) PyErr_NoMemory();
+    PyObject *name, *value;
+    for (int i = 0; overrides != NULL && PyErr_Occurred() == NULL && PyDict_Next(options, &at, &name, &value); i++)
+        if (read_option(name, value, &overrides[i])) compiler.n_options = i + 1;
+    compiler.options = overrides;
+    d.results = numbers;
+    d.random = random != 0;
+    d.compiler = &compiler;
     tpj_glue_graph *graph = NULL;
-    tpj_status *status = NULL;
-    if (PyErr_Occurred() == NULL)
-        status = tpj_glue_graph_create(name, body, n_inputs, random != 0, device, numbers, (size_t)n, &graph);
+    tpj_status *status = PyErr_Occurred() == NULL ? tpj_glue_graph_create(&d, &graph) : NULL;
     free(numbers);
+    free(overrides);
     if (status != NULL) return raise_status(status);
     return graph == NULL ? NULL : PyLong_FromVoidPtr(graph);
 }
@@ -316,7 +352,8 @@ static PyMethodDef methods[] = {
     {"row", row, METH_VARARGS, "row(op): the parameters of an op's row, None when it has none"},
     {"is_random", is_random, METH_VARARGS, "is_random(op): whether an op with a row draws random numbers"},
     {"graph_create", graph_create, METH_VARARGS,
-     "graph_create(name, body, n_inputs, random, device, description): a handle for torch.ops.torch_pjrt.run_graph"},
+     "graph_create(name, body, n_tensors, n_numbers, random, device, results, precision, dump_dir, optimization_level, "
+     "compiler_options): a handle for torch.ops.torch_pjrt.run_graph"},
     {"graph_destroy", graph_destroy, METH_VARARGS, "graph_destroy(graph)"},
     {"load_settings", load_settings, METH_NOARGS, "Read the settings from the environment, once."},
     {"get_setting", get_setting, METH_VARARGS, "get_setting(name)"},

@@ -35,6 +35,9 @@ typedef tpj_lowered_result tpj_result;
  * Errors: those of tpj_lower_graph, TPJ_DEVICE when the compiler refuses the module. */
 TPJ_API tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
                                        tpj_program **out_program) TPJ_MUST_USE;
+/* The same, with options for the compiler: one portable program's. NULL: its defaults. */
+TPJ_API tpj_status *tpj_program_compile(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
+                                        const tpj_compile_options *compiler, tpj_program **out_program) TPJ_MUST_USE;
 TPJ_API void tpj_program_retain(tpj_program *program);
 TPJ_API void tpj_program_release(tpj_program *program); /* NULL is allowed */
 

@@ -53,6 +53,7 @@ _BY_MEMORY = {
     torch.ops.aten.as_strided_scatter.default,
 }
 _LONG = 4  # how a schema spells the default of its argument `dtype` where that is torch.int64
+_CONVERT = torch.ops.prims.convert_element_type.default
 _FRESH_COPY = torch.ops.aten.lift_fresh_copy.default
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 
@@ -73,7 +74,7 @@ def has_row(op: Any) -> bool:
 
 def has_form(op: Any) -> bool:
     """Whether the packer may be given a node of this op."""
-    return op is _FRESH_COPY or has_row(op)
+    return op is _FRESH_COPY or op is _CONVERT or has_row(op)
 
 
 def row_parameters(op: OpOverload) -> list[tuple[str, str]] | None:
@@ -174,6 +175,10 @@ class Packer:
         if not isinstance(node.target, OpOverload):
             raise Unpackable(f"{node.target} is no op")
         op = node.target
+        if op is _CONVERT:  # PyTorch puts this prim into graphs by itself, for numbers
+            dtype: Any = node.args[1]
+            self._define(node, f"_to_copy(self={self._names[node.args[0]]}, dtype={_dtype(dtype)}, memory_format=none)")
+            return
         parameters = row_parameters(op)
         if parameters is None:
             if op is _FRESH_COPY:  # a value is never changed, so it needs no copy
@@ -190,9 +195,12 @@ class Packer:
             for kind, name in parameters
             if name in given
         ]
+        self._define(node, f"{op_name(op)}({', '.join(spelled)})")
+
+    def _define(self, node: fx.Node, call: str) -> None:
         name = self._number()
         self._names[node] = name
-        self.lines.append(f"  {name} = {op_name(op)}({', '.join(spelled)}){_location(node)}")
+        self.lines.append(f"  {name} = {call}{_location(node)}")
 
     def _as_memory(self, op: OpOverload, node: fx.Node) -> str:
         """The value whose row-major order is the order in which `node` lies in memory."""
@@ -216,7 +224,10 @@ class Packer:
         if kind.startswith("D") and value == _LONG:
             return "i64"
         if isinstance(value, fx.Node):
-            if not isinstance(value.meta.get("val"), torch.Tensor):
+            given = value.meta.get("val")
+            if not isinstance(given, torch.Tensor) and not (
+                isinstance(given, (float, torch.SymFloat)) and kind[0] in "Sf"
+            ):
                 raise Unpackable(f"{value} is no tensor")
             return self._names[value]
         if isinstance(value, (list, tuple)):
@@ -276,13 +287,18 @@ def _flatten(value: Any) -> Iterable[Any]:
         yield value
 
 
-def _location(node: fx.Node) -> str:
-    """The user's line, from the stack that tracing recorded: its last frame outside of PyTorch."""
+def user_line(node: fx.Node) -> tuple[str, str] | None:
+    """File and line, from the stack that tracing recorded: its last frame outside of PyTorch."""
     stack = node.meta.get("stack_trace") or ""
     frames = [line.strip() for line in stack.splitlines() if line.strip().startswith('File "')]
     if not frames:
-        return ""
+        return None
     own = [frame for frame in frames if not frame.startswith(f'File "{_TORCH_FOLDER}')]
     file, _, rest = (own or frames)[-1].removeprefix('File "').partition('", line ')
     line = rest.split(",", 1)[0]
-    return f" @ {spell_string(file)}:{line}" if line.isdigit() else ""
+    return (file, line) if line.isdigit() else None
+
+
+def _location(node: fx.Node) -> str:
+    found = user_line(node)
+    return f" @ {spell_string(found[0])}:{found[1]}" if found else ""

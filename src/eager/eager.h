@@ -100,6 +100,10 @@ tpj_program *tpj_eager_find(const uint64_t *key, int n_words);
  * the setting, whatever they say. */
 tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int device, const tpj_graph *graph,
                               const tpj_lower_options *options, tpj_program **out_program) TPJ_MUST_USE;
+/* The same, with options for the compiler, as tpj_program_compile takes them. */
+tpj_status *tpj_eager_compile_with(const uint64_t *key, int n_words, int device, const tpj_graph *graph,
+                                   const tpj_lower_options *options, const tpj_compile_options *compiler,
+                                   tpj_program **out_program) TPJ_MUST_USE;
 /* ---- views whose offset changes ----
  * `w[i] += 1` for many i must not compile for each i. Calls that differ only in the offsets of their views are a family.
  * Its first calls are compiled for their own offsets (a fixed slice is the best program, and most views have few offsets);

@@ -39,12 +39,18 @@ tpj_program *tpj_eager_find(const uint64_t *key, int n_words) {
 
 tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, const tpj_graph *graph,
                               const tpj_lower_options *options, tpj_program **out_program) {
+    return tpj_eager_compile_with(key, n_words, ordinal, graph, options, NULL, out_program);
+}
+
+tpj_status *tpj_eager_compile_with(const uint64_t *key, int n_words, int ordinal, const tpj_graph *graph,
+                                   const tpj_lower_options *options, const tpj_compile_options *compiler,
+                                   tpj_program **out_program) {
     tpj_device *device;
     tpj_program *program;
     TPJ_TRY(tpj_device_get(ordinal, &device));
     tpj_lower_options all = *options;
     all.check_index = tpj_config_check_index();
-    TPJ_TRY(tpj_program_create(tpj_runtime_client(), graph, &all, &program));
+    TPJ_TRY(tpj_program_compile(tpj_runtime_client(), graph, &all, compiler, &program));
     tpj_program_retain(program); /* one for the cache, one for the caller */
     tpj_lock_acquire(&cache_lock);
     make_tables_locked();

@@ -53,6 +53,11 @@ static void remember_origin(tpj_program *program, const tpj_graph *graph) {
 
 tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
                                tpj_program **out_program) {
+    return tpj_program_compile(client, graph, options, NULL, out_program);
+}
+
+tpj_status *tpj_program_compile(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
+                                const tpj_compile_options *compiler, tpj_program **out_program) {
     tpj_status *status = NULL;
     int64_t began = tpj_clock_now();
     tpj_program *program = calloc(1, sizeof *program);
@@ -65,7 +70,7 @@ tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const
     dump_module(program);
     const tpj_lowered *lowered = program->lowered;
     bool loaded;
-    status = tpj_compile(client, lowered->module, lowered->module_length, NULL, &program->executable, &loaded);
+    status = tpj_compile(client, lowered->module, lowered->module_length, compiler, &program->executable, &loaded);
     if (status != NULL) {
         tpj_log(TPJ_LOG_INFO, "module that failed to compile:\n%s", lowered->module);
         status = tpj_status_annotate(status, "%s: the compiler refused the program",

@@ -161,6 +161,15 @@ bool tpj_lowering_float8(const tpj_node *node) {
     return false;
 }
 
+/* Says which of several nodes failed; whoever calls a single op knows the line. Takes the status. */
+static tpj_status *at_line(tpj_status *status, const tpj_node *node) {
+    if (node->file == NULL) return status;
+    tpj_status *located = tpj_status_create(tpj_status_code(status), "%s\n  at %s:%d", tpj_status_message(status),
+                                            node->file, node->line);
+    tpj_status_destroy(status);
+    return located;
+}
+
 static tpj_status *emit_node(tpj_lowering *lowering, int index, bool count_only) {
     const tpj_node *node = tpj_graph_node(lowering->graph, index);
     tpj_emit e = {.lowering = lowering, .h = lowering->h, .node = node};
@@ -175,7 +184,7 @@ static tpj_status *emit_node(tpj_lowering *lowering, int index, bool count_only)
         describe_types(lowering, node, &text);
         tpj_status *status = tpj_status_annotate(hlo_take_status(lowering->h), "%s", tpj_text_string(&text));
         tpj_text_destroy(&text);
-        return status;
+        return tpj_graph_n_nodes(lowering->graph) > 1 ? at_line(status, node) : status;
     }
     lowering->results[index] = e.results;
     lowering->n_results[index] = e.n_results;

@@ -422,3 +422,117 @@ def test_calls_of_torch_tpu_are_made_outside_of_graphs() -> None:
 
     x = X.to("tpu")
     torch.testing.assert_close(torch.compile(fn, backend="tpu")(x), fn(x))
+
+
+def test_floats_are_operands() -> None:
+    with torch._dynamo.config.patch(specialize_float=False):
+        run = compiled(lambda x, s: x * s + (s * 2 + 1), dynamic=True)
+        x = X.to("tpu")
+        run(x, 0.5)
+        before = programs()
+        for s in (0.25, 3.0):
+            torch.testing.assert_close(run(x, s).cpu(), X * s + (s * 2 + 1))
+        assert programs() == before
+
+
+# ---- options ----
+
+
+def test_options_and_modes(tmp_path: Any) -> None:
+    x = X.to("tpu")
+    options = {"optimization_level": 1, "dump_dir": str(tmp_path), "name": "mine", "precision": "high"}
+    options["compiler_options"] = {"xla_cpu_enable_fast_math": False}
+    torch.testing.assert_close(compiled(lambda t: t @ t.t(), options=options)(x).cpu(), X @ X.t())
+    assert {path.suffix for path in tmp_path.iterdir()} == {".py", ".graph", ".mlir"}
+    assert all(path.name.startswith("mine") and path.stat().st_size for path in tmp_path.iterdir())
+    assert "mm(" in next(tmp_path.glob("*.graph")).read_text()
+    for mode in ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"):
+        torch._dynamo.reset()
+        torch.testing.assert_close(compiled(lambda t: t + 1, mode=mode)(x).cpu(), X + 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"options": {"optimisation_level": 1}}, "did you mean 'optimization_level'"),
+        ({"options": {"optimization_level": 7}}, "one of None, 0, 1, 2, 3, not 7"),
+        ({"options": {"precision": "best"}}, "'highest'"),
+        ({"options": {"cuts": 1}}, "'cuts' is a bool"),
+        ({"options": {"compiler_options": {"xla_x": [1]}}}, "xla_x"),
+        ({"mode": "max-autotun"}, "did you mean 'max-autotune'"),
+    ],
+)
+def test_options_that_are_wrong(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        compiled(lambda t: t + 1, **given)(X.to("tpu"))
+
+
+def test_an_option_that_the_compiler_does_not_know() -> None:
+    with pytest.raises(RuntimeError, match="xla_no_such_option"):
+        compiled(lambda t: t + 2, options={"compiler_options": {"xla_no_such_option": True}})(X.to("tpu"))
+
+
+def test_a_cut_names_the_op_its_operands_and_the_line() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvals(x @ x.t()).abs() + 1
+
+    with pytest.raises(
+        Exception, match=r"linalg_eig\w*\.default\(f32\[3, 3\]\) runs by itself[^\n]*\n  at .*test_compile.py:\d+"
+    ):
+        compiled(fn, options={"cuts": False})(X.to("tpu"))
+    torch._dynamo.reset()
+    got = compiled(fn)(X.to("tpu"))
+    torch.testing.assert_close(got.cpu().sort().values, fn(X).sort().values, rtol=1e-4, atol=1e-5)
+
+
+def test_an_error_of_a_program_names_the_line() -> None:
+    def fn(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return (x + 1)[i]
+
+    run = compiled(fn)
+    with pytest.raises(IndexError, match="index 5 is out of bounds"):
+        run(X.to("tpu"), torch.tensor([0, 5], device="tpu")).cpu()
+
+
+# ---- optimizers ----
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "n_launches"),
+    [
+        (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}, 1),
+        (torch.optim.Adam, {"lr": 0.1}, 1),
+        (torch.optim.AdamW, {"lr": torch.tensor(0.1)}, 1),
+        (torch.optim.AdamW, {"lr": 0.1, "foreach": False}, None),
+        (torch.optim.RMSprop, {"lr": 0.01}, None),
+        (torch.optim.Muon, {"lr": 0.1}, 1),
+    ],
+    ids=str,
+)
+def test_steps_of_optimizers(kind: Any, options: dict[str, Any], n_launches: int | None) -> None:
+    torch.manual_seed(0)
+    parameters = [torch.randn(4, 4, requires_grad=True) for _ in range(3)]
+    twins = [p.detach().to("tpu").requires_grad_() for p in parameters]
+    optimizer, twin = kind(parameters, **options), kind(twins, **options)
+    step = torch.compile(lambda: twin.step(), backend="tpu")
+    for _ in range(4):
+        for p, q in zip(parameters, twins, strict=True):
+            p.grad = torch.randn(4, 4)
+            q.grad = p.grad.to("tpu")
+        torch.tpu.reset_compile_stats()
+        optimizer.step()
+        step()
+    if n_launches is not None:
+        assert torch.tpu.compile_stats()["launches"] == n_launches
+    torch.testing.assert_close(
+        [q.detach().cpu() for q in twins], [p.detach() for p in parameters], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_foreach() -> None:
+    def fn(a: list[torch.Tensor], b: list[torch.Tensor]) -> list[torch.Tensor]:
+        torch._foreach_mul_(a, 0.9)
+        torch._foreach_add_(a, b, alpha=2)
+        return list(torch._foreach_sqrt(torch._foreach_addcmul(b, a, a, value=0.5)))
+
+    check(fn, [X, X * 2], [X.abs(), X.abs() + 1])

@@ -8,7 +8,8 @@ import torch
 from torch import fx
 
 from torch_pjrt import _loader, _trace
-from torch_pjrt.compile import _graph, _sizes
+from torch_pjrt.compile import _graph, _options, _sizes
+from torch_pjrt.compile._options import Options
 
 _numbers = itertools.count()
 
@@ -20,20 +21,23 @@ def backend(module: fx.GraphModule, inputs: Sequence[Any], *, mode: str | None =
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    number = next(_numbers)
+    asked = _options.read(mode, options)
+    name = f"{asked.name}{next(_numbers)}"
     return aot_autograd(
-        fw_compiler=_compiler(f"graph{number}.forward"),
-        bw_compiler=_compiler(f"graph{number}.backward"),
-        inference_compiler=_compiler(f"graph{number}"),
+        fw_compiler=_compiler(f"{name}.forward", asked),
+        bw_compiler=_compiler(f"{name}.backward", asked),
+        inference_compiler=_compiler(name, asked),
         decompositions=_trace.decompositions(),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )(module, inputs)
 
 
-def _compiler(name: str) -> Callable[[fx.GraphModule, Sequence[Any]], _graph.Runner]:
+def _compiler(name: str, options: Options) -> Callable[[fx.GraphModule, Sequence[Any]], _graph.Runner]:
     def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> _graph.Runner:
-        run = _sizes.Specialized(module, name) if _sizes.is_symbolic(module) else _graph.lower(module, name)
+        options.dump(name, ".py", module.print_readable(print_output=False))
+        form = _sizes.Specialized if _sizes.is_symbolic(module) else _graph.lower
+        run = form(module, name, options)
         run._boxed_call = True  # type: ignore[attr-defined] # it takes its inputs in a list, which it empties
         return run
 

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_pjrt import _loader, _pack
 from torch_pjrt.compile import _values
+from torch_pjrt.compile._options import Options
 from torch_pjrt.compile._program import Program, draws
 
 log = logging.getLogger("torch_pjrt.compile")
@@ -23,18 +24,17 @@ _COPY = torch.ops.aten.copy_.default
 Runner = Callable[[list[Any]], list[Any]]
 
 
-def lower(module: fx.GraphModule, name: str) -> Runner:
-    """What runs a graph of known sizes. It takes its inputs in a list, which it empties, and returns its outputs so."""
+def lower(module: fx.GraphModule, name: str, options: Options) -> Runner:
+    """What runs a graph of known sizes: it takes its inputs in a list and returns its outputs in one."""
     unpackable: dict[fx.Node, str] = {}
     while True:
         try:
             with _disable_current_modes(), torch.no_grad():  # constants are real tensors, and no part of a capture
-                return _Plan(module, name, unpackable).runner()
+                return _Plan(module, name, options, unpackable).runner()
         except _pack.Unpackable as error:
             if len(error.args) == 1:
                 raise
             reason, node = error.args
-            log.info("%s: %s runs by itself: %s", name, node.format_node(), reason)
             unpackable[node] = reason
 
 
@@ -42,9 +42,9 @@ class _Plan:
     """In which stage each node runs. Even stages are the host's, odd ones the device's; a stage reads what earlier ones
     made."""
 
-    def __init__(self, module: fx.GraphModule, name: str, by_itself: dict[fx.Node, str]) -> None:
-        self._module = module
+    def __init__(self, module: fx.GraphModule, name: str, options: Options, by_itself: dict[fx.Node, str]) -> None:
         self._name = name
+        self._options = options
         self._by_itself = by_itself
         self._placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._outputs = list(_values.leaves(module.graph.output_node().args[0]))
@@ -52,6 +52,7 @@ class _Plan:
         self._writes: list[tuple[fx.Node, fx.Node]] = []  # value, placeholder
         self._copies: dict[fx.Node, fx.Node] = {}  # what stands for a placeholder after it was written
         self._constants: dict[fx.Node, Any] = {}
+        self._scalars = self._scalars_for_programs(module.graph)
         random_stage = 0  # draws stay in their order
         for node in module.graph.nodes:
             if node.op == "get_attr":
@@ -59,19 +60,23 @@ class _Plan:
             if node.op != "call_function" or self._is_folded(node):
                 continue
             if node.target is _COPY and node.args[0].op == "placeholder":
-                self._writes.append((node.args[1], node.args[0]))
-                self._copies[node] = node.args[0]
+                self._add_write(node)
                 continue
             least = max((self._stages.get(source, 0) for source in node.all_input_nodes), default=0)
             if node.target is not operator.getitem:
                 random = draws(node)
                 least = max(least, random_stage if random else 0)
-                least += least % 2 != self._on_device(node)
+                least += least % 2 != self._in_program(node)
                 random_stage = least if random else random_stage
             self._stages[node] = least
 
-    def _on_device(self, node: fx.Node) -> bool:
-        return node not in self._by_itself and _pack.has_form(node.target) and _values.on_device(node)
+    def _add_write(self, node: fx.Node) -> None:
+        if any(user.op != "output" for user in node.users):
+            raise NotImplementedError(f"{self._name}: {node} is used after it was written to an input")
+        target, value = node.args[:2]
+        assert isinstance(target, fx.Node) and isinstance(value, fx.Node)
+        self._writes.append((value, target))
+        self._copies[node] = target
 
     def _add_constant(self, node: fx.Node, value: Any) -> None:
         self._constants[node] = value
@@ -93,11 +98,31 @@ class _Plan:
             self._add_constant(node, node.target(*args, **kwargs))  # type: ignore[operator]
         return folds
 
+    def _in_program(self, node: fx.Node) -> bool:
+        fits = _values.on_device(node) or node in self._scalars
+        return fits and node not in self._by_itself and _pack.has_form(node.target)
+
+    def _scalars_for_programs(self, graph: fx.Graph) -> set[fx.Node]:
+        """What is computed from numbers in CPU tensors, for the device alone (an optimizer's corrections of its rates):
+        a part of the program that reads it."""
+        found: set[fx.Node] = set()
+        for node in reversed(graph.nodes):
+            if node.op != "call_function" or node in self._by_itself or not node.users or draws(node):
+                continue
+            results = _values.tensors(node)
+            if (
+                results
+                and all(value.device.type == "cpu" and value.dim() == 0 for value in results)
+                and all(_fits(source) for source in node.all_input_nodes if source.op == "placeholder")
+                and (node.target is operator.getitem or _pack.has_form(node.target))
+                and all(user in found or (_values.on_device(user) and user.target is not _COPY) for user in node.users)
+            ):
+                found.add(node)
+        return found
+
     def runner(self) -> Runner:
         kinds = set(self._stages.values())
         outputs = [node for node in self._outputs if isinstance(node, fx.Node)]
-        if any(user.op != "output" for node in self._copies for user in node.users):
-            raise NotImplementedError(f"{self._name}: a value that is used after it was written to an input")
         fits = (
             kinds <= {1}
             and all(_values.on_device(node) for node in [*outputs, *(target for _, target in self._writes)])
@@ -105,41 +130,59 @@ class _Plan:
         )
         return self._single() if fits and (kinds or self._writes) else self._several()
 
+    # ---- one program ----
+
     def _single(self) -> Runner:
-        used = [node for node in self._placeholders if node.users]
+        used = [node for node in self._placeholders if node.users and not _is_number(node)]
+        given = [node for node in self._placeholders if node.users and _is_number(node)]
         numbers = {i: value for i, value in enumerate(self._outputs) if _values.is_number(value)}
         inline, constants = self._sort_constants(self._constants)
         outputs = [node if isinstance(node, fx.Node) else None for node in self._outputs]
-        program = Program(self._name, used + constants, list(self._stages), outputs, self._writes, self._copies, inline)
-        held = [_on_device(self._constants[node]) for node in constants]
-        positions = [i for i, node in enumerate(self._placeholders) if node.users]
-        every = positions == list(range(len(self._placeholders)))
+        inputs, nodes = used + constants + given, list(self._stages)
+        program = Program(self._name, self._options, inputs, nodes, outputs, self._writes, self._copies, inline)
+        held = [_upload(self._constants[node]) for node in constants]
+        positions = {node: i for i, node in enumerate(self._placeholders)}
+        tensors_at, numbers_at = [positions[node] for node in used], [positions[node] for node in given]
+        if tensors_at == list(range(len(self._placeholders))) and not held and not numbers:
+            return program
 
         def run(args: list[Any]) -> list[Any]:
-            results = program(args if every and not held else [args[i] for i in positions] + held)
-            args.clear()
+            results = program([args[i] for i in tensors_at] + held, [args[i] for i in numbers_at])
             for i, value in numbers.items():
                 results[i] = value
             return results
 
         return run
 
+    def _sort_constants(self, nodes: Iterable[fx.Node]) -> tuple[dict[fx.Node, torch.Tensor], list[fx.Node]]:
+        """Those that the text of a program holds, and those that are inputs."""
+        used = [node for node in nodes if isinstance(self._constants[node], torch.Tensor)]
+        used = [node for node in used if any(user not in self._constants for user in node.users)]
+        inline = {node: self._constants[node] for node in used if self._constants[node].is_cpu and _fits(node)}
+        return inline, [node for node in used if node not in inline]
+
+    # ---- several ----
+
     def _several(self) -> Runner:
         steps: list[_Step] = []
         last = max(self._stages.values(), default=0)
-        needed_later = self._last_uses(last)
+        written, written_after = self._sort_writes()
+        needed_later = self._last_uses(last, written_after)
         for stage in range(last + 1):
             nodes = [node for node, at in self._stages.items() if at == stage]
             if stage % 2 == 0:
-                steps += [_HostStep(node) for node in nodes]
+                for node in nodes:
+                    self._allow_cut(node)
+                    steps.append(_HostStep(node))
             elif nodes:
                 outputs = [node for node in nodes if needed_later.get(node, -1) > stage]
                 sources = {source for node in nodes for source in node.all_input_nodes}
                 inline, _ = self._sort_constants(node for node in self._constants if node in sources)
-                steps.append(_DeviceStep(f"{self._name}.{stage // 2}", nodes, outputs, inline))
+                writes = written.get(stage, [])
+                steps.append(_DeviceStep(f"{self._name}.{stage // 2}", self._options, nodes, outputs, writes, inline))
         log.info("%s is cut into %d programs", self._name, sum(isinstance(step, _DeviceStep) for step in steps))
         constants = {
-            node: _on_device(value) if isinstance(value, torch.Tensor) and _is_uploaded(node) else value
+            node: _upload(value) if isinstance(value, torch.Tensor) and _is_uploaded(node) else value
             for node, value in self._constants.items()
         }
 
@@ -149,31 +192,54 @@ class _Plan:
             args.clear()
             for step in steps:
                 step(values)
-            written = [(values[target], values[value]) for value, target in self._writes]
-            for target, value in written:
-                target.copy_(value)
-            return [
-                values[self._copies.get(node, node)] if isinstance(node, fx.Node) else node for node in self._outputs
-            ]
+            for value, target in written_after:
+                values[target].copy_(values[value])
+            outputs = [self._copies.get(node, node) for node in self._outputs]
+            return [values[node] if isinstance(node, fx.Node) else node for node in outputs]
 
         return run
 
-    def _sort_constants(self, nodes: Iterable[fx.Node]) -> tuple[dict[fx.Node, torch.Tensor], list[fx.Node]]:
-        """Those that the text of a program holds, and those that are inputs."""
-        used = [node for node in nodes if node.users and isinstance(self._constants[node], torch.Tensor)]
-        inline = {node: self._constants[node] for node in used if _fits(node) and self._constants[node].is_cpu}
-        return inline, [node for node in used if node not in inline and not _is_for_folded(node, self._constants)]
+    def _sort_writes(self) -> tuple[dict[int, list[tuple[fx.Node, fx.Node]]], list[tuple[fx.Node, fx.Node]]]:
+        """Those that a program does, by stage, and those that are copies at the end: a program may write what no later
+        stage reads."""
+        on_device = {node for node in self._placeholders if _values.on_device(node)}
+        reads = [stage for node, stage in self._stages.items() if not on_device.isdisjoint(node.all_input_nodes)]
+        last_read = max(reads, default=0)
+        written: dict[int, list[tuple[fx.Node, fx.Node]]] = {}
+        after = []
+        for value, target in self._writes:
+            stage = self._stages.get(value, 0)
+            if stage % 2 and stage >= last_read and target in on_device:
+                written.setdefault(stage, []).append((value, target))
+            else:
+                after.append((value, target))
+        return written, after
 
-    def _last_uses(self, last: int) -> dict[fx.Node, int]:
-        """The last stage that reads a value; results and written values are read behind the last one."""
+    def _last_uses(self, last: int, written_after: list[tuple[fx.Node, fx.Node]]) -> dict[fx.Node, int]:
+        """The last stage that reads a value; results and values that are copied are read behind the last one."""
         uses: dict[fx.Node, int] = {}
         for node, stage in self._stages.items():
             for source in node.all_input_nodes:
                 uses[source] = max(uses.get(source, -1), stage)
-        for node in [*self._outputs, *(value for value, _ in self._writes)]:
+        for node in [*self._outputs, *(value for value, _ in written_after)]:
             if isinstance(node, fx.Node):
                 uses[node] = last + 1
         return uses
+
+    def _allow_cut(self, node: fx.Node) -> None:
+        """Says that a node runs by itself, or refuses it where the user wants no cuts."""
+        if node.target is operator.getitem or _is_number(node):
+            return
+        why = self._by_itself.get(node) or (
+            "no row of the op table means it" if _values.on_device(node) else "its result is no tensor of the device"
+        )
+        what = f"{self._name}: {_values.spell(node)} runs by itself: {why}"
+        line = _pack.user_line(node)
+        if line is not None:
+            what += f"\n  at {line[0]}:{line[1]}"
+        if not self._options.cuts:
+            raise NotImplementedError(what)
+        log.info("%s", what)
 
 
 _Step = Callable[[dict[fx.Node, Any]], None]
@@ -198,42 +264,47 @@ class _DeviceStep:
     def __init__(
         self,
         name: str,
+        options: Options,
         nodes: Sequence[fx.Node],
         outputs: Sequence[fx.Node],
+        writes: Sequence[tuple[fx.Node, fx.Node]],
         constants: dict[fx.Node, torch.Tensor],
     ) -> None:
         inside = {*nodes, *constants}
-        sources = (source for node in nodes for source in node.all_input_nodes if source not in inside)
-        self._inputs = list(dict.fromkeys(sources))
+        sources = dict.fromkeys(source for node in nodes for source in node.all_input_nodes if source not in inside)
+        sources.update(dict.fromkeys(target for _, target in writes))
+        self._tensors = [source for source in sources if not _is_number(source)]
+        self._numbers = [source for source in sources if _is_number(source)]
         self._outputs = [node for node in outputs if isinstance(node.meta.get("val"), torch.Tensor)]
-        self._program = Program(name, self._inputs, nodes, self._outputs, constants=constants)
+        inputs = [*self._tensors, *self._numbers]
+        self._program = Program(name, options, inputs, nodes, self._outputs, writes, constants=constants)
 
     def __call__(self, values: dict[fx.Node, Any]) -> None:
-        results = self._program([_feed(values[node]) for node in self._inputs])
+        tensors = [_feed(values[node]) for node in self._tensors]
+        results = self._program(tensors, [values[node] for node in self._numbers])
         values.update(zip(self._outputs, results, strict=True))
 
 
+def _is_number(node: fx.Node) -> bool:
+    return _values.is_number(node.meta.get("val"))
+
+
 def _fits(node: fx.Node) -> bool:
-    """Whether a program takes the input as it is: it is on the device, or a number in a CPU tensor."""
+    """Whether a program takes the input as it is: it is on the device, or a number, perhaps in a CPU tensor."""
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and (
-        _values.on_device(node) or (value.device.type == "cpu" and value.dim() == 0)
-    )
+    if not isinstance(value, torch.Tensor):
+        return isinstance(value, float)
+    return _values.on_device(node) or (value.device.type == "cpu" and value.dim() == 0)
 
 
 def _feed(value: torch.Tensor) -> torch.Tensor:
     return value if value.dim() == 0 or value.device.type != "cpu" else value.to(_loader.BACKEND)
 
 
-def _on_device(value: torch.Tensor) -> torch.Tensor:
+def _upload(value: torch.Tensor) -> torch.Tensor:
     """A constant of the graph, kept on the device."""
     return value.detach().to(_loader.BACKEND)
 
 
 def _is_uploaded(node: fx.Node) -> bool:
     return bool(node.users) and all(_values.on_device(user) for user in node.users)
-
-
-def _is_for_folded(node: fx.Node, constants: dict[fx.Node, Any]) -> bool:
-    """Whether a constant is there only for others that were computed from it."""
-    return all(user in constants for user in node.users)

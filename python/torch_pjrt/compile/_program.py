@@ -10,7 +10,9 @@ from torch import fx
 
 from torch_pjrt import _C, _pack
 from torch_pjrt.compile import _values
+from torch_pjrt.compile._options import Options
 
+_NO_NUMBERS: list[Any] = []
 _NONE, _NEW, _PART, _INPUT, _VIEW = range(5)  # tpj_glue_result_kind
 
 
@@ -21,6 +23,7 @@ def draws(node: fx.Node) -> bool:
 class Program:
     """`outputs` of `nodes`, computed from `inputs`; None among the outputs stays None.
 
+    Inputs are tensors of the device, numbers in CPU tensors of rank 0, and behind those plain numbers (symbols).
     `writes` are (value, input): what becomes of an input at the end. `copies`: outputs that are a written input.
     `constants`: numbers in CPU tensors. Raises Unpackable, with the node that has no form as its second argument.
     """
@@ -28,6 +31,7 @@ class Program:
     def __init__(
         self,
         name: str,
+        options: Options,
         inputs: Sequence[fx.Node],
         nodes: Sequence[fx.Node],
         outputs: Sequence[fx.Node | None],
@@ -36,7 +40,6 @@ class Program:
         constants: Mapping[fx.Node, torch.Tensor] | None = None,
     ) -> None:
         self.name = name
-        self.n_inputs = len(inputs)
         self._numbers = {node: i for i, node in enumerate(inputs)}
         self._copies = copies or {}
         self._written = {target for _, target in writes}
@@ -59,13 +62,26 @@ class Program:
         description = [len(results), *(number for result in results for number in result)]
         description += [len(written), *(number for write in written for number in write)]
         self.text = "".join(line + "\n" for line in self._packer.lines)
-        handle = _C.graph_create(name, self.text, len(inputs), random, _device_index(nodes), description)
+        options.dump(name, ".graph", f"# inputs: {', '.join(map(str, inputs))}\n{self.text}")
+        n_numbers = sum(_values.is_number(node.meta["val"]) for node in inputs)
+        handle = _C.graph_create(
+            name,
+            self.text,
+            len(inputs) - n_numbers,
+            n_numbers,
+            random,
+            _device_index(nodes),
+            description,
+            options.precision and options.precision.upper(),
+            options.dump_dir,
+            options.effort,
+            dict(options.compiler_options),
+        )
         weakref.finalize(self, _C.graph_destroy, handle)
         self._handle = handle
 
-    def __call__(self, inputs: list[Any]) -> list[Any]:
-        """Tensors of the device, and numbers in CPU tensors of rank 0."""
-        return _run(self._handle, inputs)
+    def __call__(self, tensors: list[torch.Tensor], numbers: list[Any] = _NO_NUMBERS) -> list[Any]:
+        return _run(self._handle, tensors, numbers)
 
     def _value(self, node: fx.Node) -> tuple[int, int]:
         number, result = self._packer.reference(node)

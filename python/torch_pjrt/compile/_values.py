@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from torch_pjrt import _loader
+from torch_pjrt import _loader, _pack
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -28,6 +28,13 @@ def on_device(node: fx.Node) -> bool:
     return bool(found) and all(
         value.device.type == _loader.BACKEND and value.layout == torch.strided for value in found
     )
+
+
+def spell(node: fx.Node) -> str:
+    """ "aten.mm.default(f32[2, 3], f32[3, 4])": the call with the tensors among its arguments."""
+    sources = [value for source in node.all_input_nodes for value in tensors(source)]
+    types = ", ".join(f"{_pack.DTYPES.get(value.dtype, value.dtype)}{list(value.shape)}" for value in sources)
+    return f"{node.target}({types})"
 
 
 def is_number(value: Any) -> bool:
