@@ -53,7 +53,8 @@ _BY_MEMORY = {
     torch.ops.aten.as_strided_scatter.default,
 }
 _LONG = 4  # how a schema spells the default of its argument `dtype` where that is torch.int64
-_CONVERT = torch.ops.prims.convert_element_type.default
+# What PyTorch puts into graphs behind the decompositions.
+_PRIMS = {"prims.convert_element_type.default", "prims.fma.default"}
 _FRESH_COPY = torch.ops.aten.lift_fresh_copy.default
 _TORCH_FOLDER = str(Path(torch.__file__).parent)
 
@@ -74,7 +75,7 @@ def has_row(op: Any) -> bool:
 
 def has_form(op: Any) -> bool:
     """Whether the packer may be given a node of this op."""
-    return op is _FRESH_COPY or op is _CONVERT or has_row(op)
+    return op is _FRESH_COPY or str(op) in _PRIMS or has_row(op)
 
 
 def row_parameters(op: OpOverload) -> list[tuple[str, str]] | None:
@@ -175,9 +176,8 @@ class Packer:
         if not isinstance(node.target, OpOverload):
             raise Unpackable(f"{node.target} is no op")
         op = node.target
-        if op is _CONVERT:  # PyTorch puts this prim into graphs by itself, for numbers
-            dtype: Any = node.args[1]
-            self._define(node, f"_to_copy(self={self._names[node.args[0]]}, dtype={_dtype(dtype)}, memory_format=none)")
+        if str(op) in _PRIMS:
+            self._add_prim(node, str(op))
             return
         parameters = row_parameters(op)
         if parameters is None:
@@ -196,6 +196,18 @@ class Packer:
             if name in given
         ]
         self._define(node, f"{op_name(op)}({', '.join(spelled)})")
+
+    def _add_prim(self, node: fx.Node, name: str) -> None:
+        values = [
+            self._argument("T", value, node.all_input_nodes) for value in node.args if name == "prims.fma.default"
+        ]
+        if values:
+            product = self._number()
+            self.lines.append(f"  {product} = mul.Tensor(self={values[0]}, other={values[1]})")
+            self._define(node, f"add.Tensor(self={product}, other={values[2]})")
+        else:
+            dtype: Any = node.args[1]
+            self._define(node, f"_to_copy(self={self._names[node.args[0]]}, dtype={_dtype(dtype)}, memory_format=none)")
 
     def _define(self, node: fx.Node, call: str) -> None:
         name = self._number()

@@ -60,7 +60,6 @@ def decompositions() -> dict[OpOverload, Any]:
         prim = getattr(prims, name, None)  # the list names some that are not there
         if isinstance(prim, OpOverload) and getattr(prim, "impl_aten", None) is not None:
             table[prim] = prim.impl_aten  # type: ignore[attr-defined]
-    table[torch.ops.prims.fma.default] = lambda a, b, c: torch.addcmul(c, a, b)
     # Memory whose values are not given has some: zeros will do.
     table[torch.ops.aten.empty.memory_format] = _zeros
     table[torch.ops.aten.empty_like.default] = torch.zeros_like
