@@ -51,7 +51,7 @@ C10_NOINLINE tpj_program *compile(const tpj_glue_call &call, const c10::SmallVec
     options.sizes = sizes.data();
     options.n_sizes = static_cast<int>(sizes.size());
     tpj_status *status =
-        tpj_eager_compile(key.data(), static_cast<int>(key.size()), call.device(), graph.get(), &options, &program);
+        tpj_eager_compile(key.data(), static_cast<int>(key.size()), call.device(), graph.release(), &options, &program);
     if (status != nullptr && !floating) throw_at_line(status, file, line);
     tpj_status_destroy(status);
     return program;
@@ -259,7 +259,8 @@ tpj_glue_storages tpj_glue_launch(const tpj_glue_operands &call, tpj_program *pr
         tpj_generator_reserve(generator, call.device(), count, random);
     tpj_status *status = tpj_eager_run(program, call.device(), call.operands().data(),
                                        static_cast<int>(call.operands().size()), random, storages.data());
-    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(tpj_eager_has_checks(program))) say_line(call.device(), program);
+    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(tpj_eager_wants_line(call.device(), program)))
+        say_line(call.device(), program);
     if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(is_debug_mode())) status = tpj_runtime_synchronize(call.device());
     if (C10_UNLIKELY(status != nullptr)) {
         for (tpj_storage *storage : storages) tpj_storage_destroy(storage);

@@ -175,7 +175,8 @@ tpj_program *compile_traced(const tpj_glue_call &call) {
     if (status == nullptr)
         status = tpj_eager_compile(call.key().data(), static_cast<int>(call.key().size()), call.device(), graph,
                                    &options, &program);
-    tpj_graph_destroy(graph);
+    else
+        tpj_graph_destroy(graph);
     if (status != nullptr) { /* the CPU gives the op's own error, or its result */
         tpj_status_destroy(status);
         return nullptr;

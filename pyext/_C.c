@@ -162,6 +162,24 @@ static PyObject *reset_compile_stats(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *flush(PyObject *self, PyObject *args) {
+    (void)self;
+    int device = -1;
+    if (!PyArg_ParseTuple(args, "|i", &device)) return NULL;
+    tpj_status *status;
+    Py_BEGIN_ALLOW_THREADS status = tpj_eager_flush(device);
+    Py_END_ALLOW_THREADS return none_or_raise(status);
+}
+
+static PyObject *fusion_report(PyObject *self, PyObject *args) {
+    (void)self, (void)args;
+    char *report = tpj_eager_fusion_report();
+    if (report == NULL) return PyErr_NoMemory();
+    PyObject *text = PyUnicode_DecodeFSDefault(report);
+    free(report);
+    return text;
+}
+
 static PyObject *fallbacks(PyObject *self, PyObject *args) {
     (void)self, (void)args;
     PyObject *dict = PyDict_New();
@@ -345,6 +363,8 @@ static PyMethodDef methods[] = {
     {"device_info", device_info, METH_VARARGS, "device_info(device)"},
     {"compile_stats", compile_stats, METH_NOARGS, "Programs made and launched."},
     {"reset_compile_stats", reset_compile_stats, METH_NOARGS, NULL},
+    {"flush", flush, METH_VARARGS, "flush(device=-1): launch what fused mode has gathered"},
+    {"fusion_report", fusion_report, METH_NOARGS, "The windows of fused mode, as JSON."},
     {"cache_folder", cache_folder, METH_NOARGS, "Where compiled programs are kept; None: nowhere."},
     {"cache_prune", cache_prune, METH_VARARGS, "cache_prune(folder, n_bytes): the bytes that stay"},
     {"fallbacks", fallbacks, METH_NOARGS, "Ops that ran on the CPU, and how often."},

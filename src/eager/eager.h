@@ -95,15 +95,25 @@ typedef struct tpj_operand {
 
 /* The program remembered under the key, retained for the caller, or NULL. */
 tpj_program *tpj_eager_find(const uint64_t *key, int n_words);
-/* Compiles `graph` (its outputs, or all results of its last node where it has none) for `device` and remembers it.
- * Borrows the graph. The program is retained for the caller. What `options` say must be in the key; index checks follow
+/* Compiles `graph` (its outputs, or all results of its last node where it has none) for `device` and remembers it; in fused
+ * mode it is lowered only. Takes the graph, also on error. The program is retained for the caller. What `options` say must be in the key; index checks follow
  * the setting, whatever they say. */
-tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int device, const tpj_graph *graph,
+tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int device, tpj_graph *graph,
                               const tpj_lower_options *options, tpj_program **out_program) TPJ_MUST_USE;
-/* The same, with options for the compiler, as tpj_program_compile takes them. */
+/* The same, compiled in every mode and never part of a window, with options for the compiler as tpj_program_compile takes
+ * them. Borrows the graph. */
 tpj_status *tpj_eager_compile_with(const uint64_t *key, int n_words, int device, const tpj_graph *graph,
                                    const tpj_lower_options *options, const tpj_compile_options *compiler,
                                    tpj_program **out_program) TPJ_MUST_USE;
+
+/* ---- fused mode ---- */
+bool tpj_eager_is_fused(void);
+/* Launches what was recorded on a device (-1: all). */
+tpj_status *tpj_eager_flush(int device) TPJ_MUST_USE;
+/* The windows that programs were made for, as JSON, malloc'ed; NULL: out of memory. [{"ops": 3, "hits": 7, "seconds": 0.1,
+ * "inputs": 2, "results": 1, "cuts": {"read": 8}, "calls": [["add.Tensor", "train.py", 17], ..]}, ..]; a file may be null. */
+char *tpj_eager_fusion_report(void);
+
 /* ---- views whose offset changes ----
  * `w[i] += 1` for many i must not compile for each i. Calls that differ only in the offsets of their views are a family.
  * Its first calls are compiled for their own offsets (a fixed slice is the best program, and most views have few offsets);
@@ -117,13 +127,14 @@ tpj_status *tpj_eager_compile_with(const uint64_t *key, int n_words, int device,
 tpj_program *tpj_eager_find_floating(uint64_t *key, int n_words, const tpj_operand *operands, bool *out_float);
 /* Whether a program whose values float, just compiled, serves the call's own. */
 bool tpj_eager_fits(const tpj_program *program, const tpj_operand *operands);
-/* Launches. `random` is the generator's (seed, offset) for programs that draw. `out_storages[i]` receives a new storage
+/* Launches, or in fused mode records the call, whose results are then written when the window is flushed: by a read of one
+ * of them, or at the places that docs/fused.md names. `random` is the generator's (seed, offset) for programs that draw. `out_storages[i]` receives a new storage
  * for each result with target -1 (NULL for targets and for none). Nothing is written on error. */
 tpj_status *tpj_eager_run(tpj_program *program, int device, const tpj_operand *operands, int n_operands,
                           const uint64_t random[2], tpj_storage **out_storages) TPJ_MUST_USE;
-/* Whether launches of the program leave index checks behind; and where the latest launch was called from (copied), for the
- * errors of those. */
-bool tpj_eager_has_checks(const tpj_program *program);
+/* Whether it should be said where the latest launch of the program was called from, because it leaves index checks behind or
+ * is part of a window that was not seen before; and to say so (copied). */
+bool tpj_eager_wants_line(int device, const tpj_program *program);
 void tpj_eager_called_at(int device, const tpj_program *program, const char *file, int line);
 /* For keys: the storage's base shape is exactly these dims and dtype in row-major order (or it was never written and its
  * size fits), so that a tensor of that shape at offset 0 needs no view. Otherwise the base has to be in the key:

@@ -168,9 +168,7 @@ TEST(eager_storages_cross_devices) {
 static tpj_status *compile(uint64_t *key, int n_words, const char *text, tpj_program **out_program) {
     tpj_graph *graph;
     TPJ_TRY(tpj_graph_parse(text, strlen(text), &graph));
-    tpj_status *status = tpj_eager_compile(key, n_words, 0, graph, &(tpj_lower_options){0}, out_program);
-    tpj_graph_destroy(graph);
-    return status;
+    return tpj_eager_compile(key, n_words, 0, graph, &(tpj_lower_options){0}, out_program);
 }
 
 static const char add_text[] = "graph {\n  %0 = input f32[2, 3]\n  %1 = scalar f64 number\n"

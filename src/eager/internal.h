@@ -3,8 +3,10 @@
 #define TPJ_EAGER_INTERNAL_H
 
 #include "base/lock.h"
+#include "base/text.h"
 #include "cache/signatures.h"
 #include "eager/eager.h"
+#include "eager/window.h"
 #include "exec/program.h"
 
 enum { INLINE_DIMS = 6, N_SCALARS = 512, MOST_CHECKS = 256, MOST_DEVICES = 1024 };
@@ -20,6 +22,11 @@ struct tpj_storage {
     tpj_program *origin; /* the program that made the buffer, for errors; may be NULL */
     size_t n_bytes;
     uintptr_t address;
+    uint64_t window;     /* its slot is in the device's window when that has this number */
+    int slot;            /* there */
+    uint64_t written_at; /* the device's call that wrote it last, counted in fused mode; 0: none */
+    tpj_code failed;     /* the call that was to write it failed, so reading it does; TPJ_OK: no */
+    char *failure;       /* its message */
 };
 
 /* A host number that is on the device, so that `x + 1` sends nothing after its first time. Direct-mapped. */
@@ -48,6 +55,7 @@ typedef struct tpj_device {
     pending_check checks[MOST_CHECKS];
     int n_checks;
     struct file_name *files; /* see tpj_eager_called_at */
+    tpj_window window;       /* fused mode */
 } tpj_device;
 
 /* The device's state; an error when the runtime cannot start or the ordinal does not exist. */
@@ -63,10 +71,74 @@ void tpj_storage_set_buffer(tpj_storage *storage, tpj_buffer *buffer, tpj_progra
 /* Borrowed; zeros of the given type are made when it was never written. */
 tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, tpj_buffer **out_buffer) TPJ_MUST_USE;
 
+/* Contents that will not come: a reader gets a copy of the error. NULL: they are there. */
+void tpj_storage_fail(tpj_storage *storage, const tpj_status *status);
+tpj_status *tpj_storage_failure(const tpj_storage *storage) TPJ_MUST_USE;
+void tpj_device_count_allocation(tpj_device *device, size_t n_bytes);
+void tpj_device_count_free(tpj_device *device, size_t n_bytes);
+/* A storage for each new result of the program, its base declared; on error those that were made are the caller's. */
+tpj_status *tpj_device_create_results(tpj_device *device, const tpj_program *program,
+                                      tpj_storage **out_storages) TPJ_MUST_USE;
+
+/* Numbers that left the cache of numbers and may be inputs of a launch that is being prepared. */
+typedef struct tpj_displaced {
+    tpj_buffer **buffers;
+    int n, capacity;
+} tpj_displaced;
+/* The number on the device, borrowed until the launch is over. */
+tpj_status *tpj_device_number(tpj_device *device, const tpj_number *number, tpj_dtype dtype, tpj_displaced *displaced,
+                              tpj_buffer **out_buffer) TPJ_MUST_USE;
+void tpj_displaced_release(tpj_displaced *displaced); /* after the launch */
+tpj_status *tpj_check_requirements(const tpj_program *program, const tpj_operand *operands) TPJ_MUST_USE;
+
+/* ---- fused mode (fused.c, flush.c) ---- */
+typedef enum tpj_cut {
+    TPJ_CUT_READ, /* a read, a synchronisation, an event, another mode */
+    TPJ_CUT_REPEAT,
+    TPJ_CUT_OPS,
+    TPJ_CUT_BYTES,
+    TPJ_CUT_CHECKS,
+    TPJ_N_CUTS
+} tpj_cut;
+/* Records a call in place of a launch, and flushes the window where it ends here. As tpj_eager_run, whose lock is held. */
+tpj_status *tpj_fused_run(tpj_device *device, tpj_program *program, const tpj_operand *operands, int n_operands,
+                          const uint64_t random[2], tpj_storage **out_storages) TPJ_MUST_USE;
+/* Launches what the window holds, its first n_calls calls. Lock held. An error is that of the first call that failed; the
+ * others have run. */
+tpj_status *tpj_window_flush(tpj_device *device, tpj_cut why, int n_calls) TPJ_MUST_USE;
+/* Launches the window where a recorded call is still to write the storage. Lock held. */
+tpj_status *tpj_window_settle(tpj_device *device, const tpj_storage *storage) TPJ_MUST_USE;
+
+/* The program of a window, and what is known of it. */
+typedef struct tpj_fused_call {
+    const char *op, *file; /* static; kept for the life of the process, or the program's */
+    int line;
+} tpj_fused_call;
+typedef struct tpj_fused_program {
+    struct tpj_fused_program *previous, *next; /* of all, in the order in which they were made */
+    tpj_program *program;
+    double seconds; /* that making it took */
+    int64_t n_hits, n_cuts[TPJ_N_CUTS];
+    int n_calls;
+    tpj_fused_call calls[];
+} tpj_fused_program;
+/* NULL: out of memory. Retains the program. */
+tpj_fused_program *tpj_fused_program_create(tpj_program *program, double seconds, tpj_cut why,
+                                            const tpj_recorded_call *calls, int n_calls);
+
+/* In the cache of programs (launch.c), whose lock guards the list as well. */
+tpj_program *tpj_fused_find(const uint64_t *key, int n_words, tpj_cut why);                           /* retained */
+tpj_status *tpj_fused_insert(const uint64_t *key, int n_words, tpj_fused_program *made) TPJ_MUST_USE; /* takes it */
+void tpj_fused_program_link(tpj_fused_program *made);
+void tpj_fused_program_drop(void *made); /* takes it out of the list */
+void tpj_fused_report(tpj_text *text);
+void tpj_count_launch(void);
+
 /* Waits for the device's pending checks, the oldest `n` of them, and reports the first that failed. No lock held. */
 tpj_status *tpj_device_take_checks(tpj_device *device, int n) TPJ_MUST_USE;
-void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program,
-                          int check); /* lock held; takes both */
+/* Lock held; takes the buffer. */
+void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check, const char *file,
+                          int line);
 /* Retained buffers of all live storages, malloc'ed. Lock not held. */
 tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, int *out_n) TPJ_MUST_USE;
 

@@ -14,8 +14,11 @@
 static tpj_lock cache_lock = TPJ_LOCK_INIT(TPJ_RANK_CACHE, "signatures");
 static tpj_signatures signatures; /* of programs */
 static tpj_signatures families;   /* of counts, see below */
+static tpj_signatures windows;    /* of tpj_fused_program */
 static bool signatures_ready;
 static _Atomic int64_t n_hits, n_launches;
+
+void tpj_count_launch(void) { atomic_fetch_add_explicit(&n_launches, 1, memory_order_relaxed); }
 
 static void drop_program(void *program) { tpj_program_release(program); }
 static void drop_count(void *count) { (void)count; }
@@ -25,21 +28,61 @@ static void make_tables_locked(void) {
     if (signatures_ready) return;
     tpj_signatures_init(&signatures, (size_t)tpj_config_program_cache_bytes(), drop_program);
     tpj_signatures_init(&families, FAMILY_BYTES, drop_count);
+    tpj_signatures_init(&windows, (size_t)tpj_config_program_cache_bytes(), tpj_fused_program_drop);
     signatures_ready = true;
 }
+
+static void shrink_when_short_locked(void) {
+    if (!tpj_mappings_run_short()) return;
+    tpj_signatures_shrink(&signatures, signatures.n_bytes / 4 * 3);
+    tpj_signatures_shrink(&windows, windows.n_bytes / 4 * 3);
+}
+
+bool tpj_eager_is_fused(void) { return tpj_config_eager_mode()[0] == 'f'; }
+
+static void count_hit(void) { atomic_fetch_add_explicit(&n_hits, 1, memory_order_relaxed); }
 
 tpj_program *tpj_eager_find(const uint64_t *key, int n_words) {
     tpj_lock_acquire(&cache_lock);
     tpj_program *program = tpj_signatures_find(&signatures, key, n_words);
     if (program != NULL) tpj_program_retain(program);
     tpj_lock_release(&cache_lock);
-    if (program != NULL) atomic_fetch_add_explicit(&n_hits, 1, memory_order_relaxed);
+    if (program != NULL && !tpj_eager_is_fused()) count_hit();
     return program;
 }
 
-tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, const tpj_graph *graph,
+/* Takes the program's reference on error; on success one is the cache's and one the caller's. */
+static tpj_status *remember(const uint64_t *key, int n_words, tpj_program *program) {
+    tpj_program_retain(program);
+    tpj_lock_acquire(&cache_lock);
+    make_tables_locked();
+    tpj_status *status = tpj_signatures_insert(&signatures, key, n_words, program, program->n_bytes);
+    shrink_when_short_locked();
+    tpj_lock_release(&cache_lock);
+    if (status != NULL) tpj_program_release(program);
+    return status;
+}
+
+tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, tpj_graph *graph,
                               const tpj_lower_options *options, tpj_program **out_program) {
-    return tpj_eager_compile_with(key, n_words, ordinal, graph, options, NULL, out_program);
+    tpj_device *device;
+    tpj_program *program;
+    tpj_status *status = tpj_device_get(ordinal, &device);
+    if (status != NULL) {
+        tpj_graph_destroy(graph);
+        return status;
+    }
+    tpj_lower_options all = *options;
+    all.check_index = tpj_config_check_index();
+    TPJ_TRY(tpj_program_prepare(tpj_runtime_client(), graph, &all, &program));
+    if (!tpj_eager_is_fused()) status = tpj_program_load(program); /* a window compiles all of its calls together */
+    if (status != NULL) {
+        tpj_program_release(program);
+        return status;
+    }
+    TPJ_TRY(remember(key, n_words, program));
+    *out_program = program;
+    return NULL;
 }
 
 tpj_status *tpj_eager_compile_with(const uint64_t *key, int n_words, int ordinal, const tpj_graph *graph,
@@ -51,17 +94,9 @@ tpj_status *tpj_eager_compile_with(const uint64_t *key, int n_words, int ordinal
     tpj_lower_options all = *options;
     all.check_index = tpj_config_check_index();
     TPJ_TRY(tpj_program_compile(tpj_runtime_client(), graph, &all, compiler, &program));
-    tpj_program_retain(program); /* one for the cache, one for the caller */
-    tpj_lock_acquire(&cache_lock);
-    make_tables_locked();
-    tpj_status *status = tpj_signatures_insert(&signatures, key, n_words, program, program->n_bytes);
-    if (tpj_mappings_run_short()) tpj_signatures_shrink(&signatures, signatures.n_bytes / 4 * 3);
-    tpj_lock_release(&cache_lock);
-    if (status != NULL)
-        tpj_program_release(program);
-    else
-        *out_program = program;
-    return status;
+    TPJ_TRY(remember(key, n_words, program));
+    *out_program = program;
+    return NULL;
 }
 
 /* ---- views whose offset changes ----
@@ -111,8 +146,43 @@ tpj_program *tpj_eager_find_floating(uint64_t *key, int n_words, const tpj_opera
     tpj_program *program = find_floating_locked(key, n_words, operands, out_float);
     if (program != NULL) tpj_program_retain(program);
     tpj_lock_release(&cache_lock);
-    if (program != NULL) atomic_fetch_add_explicit(&n_hits, 1, memory_order_relaxed);
+    if (program != NULL && !tpj_eager_is_fused()) count_hit();
     return program;
+}
+
+/* ---- programs of windows ---- */
+tpj_program *tpj_fused_find(const uint64_t *key, int n_words, tpj_cut why) {
+    tpj_lock_acquire(&cache_lock);
+    tpj_fused_program *found = tpj_signatures_find(&windows, key, n_words);
+    tpj_program *program = NULL;
+    if (found != NULL) {
+        program = found->program;
+        tpj_program_retain(program);
+        found->n_cuts[why]++;
+        found->n_hits++;
+    }
+    tpj_lock_release(&cache_lock);
+    if (program != NULL) count_hit();
+    return program;
+}
+
+tpj_status *tpj_fused_insert(const uint64_t *key, int n_words, tpj_fused_program *made) {
+    size_t n_bytes = made->program->n_bytes + sizeof *made + sizeof *made->calls * (size_t)made->n_calls;
+    tpj_lock_acquire(&cache_lock);
+    make_tables_locked();
+    tpj_fused_program_link(made);
+    tpj_status *status = tpj_signatures_insert(&windows, key, n_words, made, n_bytes);
+    shrink_when_short_locked();
+    tpj_lock_release(&cache_lock);
+    return status;
+}
+
+char *tpj_eager_fusion_report(void) {
+    tpj_text text = {0};
+    tpj_lock_acquire(&cache_lock);
+    tpj_fused_report(&text);
+    tpj_lock_release(&cache_lock);
+    return text.data;
 }
 
 void tpj_compile_stats_get(tpj_compile_stats *out_stats) {
@@ -154,12 +224,17 @@ tpj_status *tpj_device_take_checks(tpj_device *device, int n) {
     return first;
 }
 
-void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check) {
+void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check, const char *file,
+                          int line) {
     tpj_program_retain(program);
-    device->checks[device->n_checks++] = (pending_check){buffer, program, check, NULL, 0};
+    device->checks[device->n_checks++] = (pending_check){buffer, program, check, file, line};
 }
 
-bool tpj_eager_has_checks(const tpj_program *program) { return program->lowered->n_checks > 0; }
+bool tpj_eager_wants_line(int ordinal, const tpj_program *program) {
+    if (program->lowered->n_checks > 0) return true;
+    const tpj_device *device = tpj_eager_is_fused() ? tpj_device_peek(ordinal) : NULL;
+    return device != NULL && __atomic_load_n(&device->window.novel, __ATOMIC_RELAXED);
+}
 
 /* The names of the user's files, of which there are few: each is kept once, the last that was asked for in front. Under a
  * device's lock; NULL without memory, and the message names the program's first call. */
@@ -190,7 +265,8 @@ void tpj_eager_called_at(int ordinal, const tpj_program *program, const char *fi
     if (device == NULL) return;
     tpj_lock_acquire(&device->lock);
     const char *kept = kept_file(device, file);
-    for (int i = device->n_checks; i-- > 0;) {
+    bool recorded = tpj_window_say_line(&device->window, program, kept, line);
+    for (int i = device->n_checks; !recorded && i-- > 0;) {
         pending_check *pending = &device->checks[i];
         if (pending->program != program) continue;
         if (pending->file != NULL) break; /* an earlier launch of it */
@@ -211,38 +287,54 @@ typedef struct launch {
     const uint64_t *random;
     tpj_buffer **inputs, **outputs;
     tpj_buffer *random_buffer;
-    tpj_buffer **displaced; /* scalars that left the cache during this launch; NULL while there are none */
-    int n_displaced;
+    tpj_displaced displaced;
     tpj_buffer *few_inputs[FEW], *few_outputs[FEW];
 } launch;
 
-/* The number on the device, borrowed until the launch is over. What it displaces may be an input of the same launch, so
- * that is released only then. */
-static tpj_status *scalar_buffer(launch *l, const tpj_number *number, tpj_dtype dtype, tpj_buffer **out_buffer) {
+static bool displace(tpj_displaced *displaced, tpj_buffer *buffer) {
+    if (displaced->n == displaced->capacity) {
+        int capacity = displaced->capacity * 2 + 16;
+        tpj_buffer **grown = realloc(displaced->buffers, sizeof *grown * (size_t)capacity);
+        if (grown == NULL) return false;
+        displaced->buffers = grown;
+        displaced->capacity = capacity;
+    }
+    displaced->buffers[displaced->n++] = buffer;
+    return true;
+}
+
+void tpj_displaced_release(tpj_displaced *displaced) {
+    for (int i = 0; i < displaced->n; i++) tpj_buffer_release(displaced->buffers[i]);
+    free(displaced->buffers);
+    *displaced = (tpj_displaced){0};
+}
+
+/* What the number displaces may be an input of the same launch, so that is released only when that is over. */
+tpj_status *tpj_device_number(tpj_device *device, const tpj_number *number, tpj_dtype dtype, tpj_displaced *displaced,
+                              tpj_buffer **out_buffer) {
     uint64_t bits[2];
     tpj_number_encode(number, dtype, bits);
     uint64_t hash = (bits[0] ^ bits[1] * 0x9E3779B97F4A7C15u ^ (uint64_t)dtype << 56) * 0xD1B54A32D192ED03u;
-    cached_scalar *slot = &l->device->scalars[hash >> 32 & (N_SCALARS - 1)];
+    cached_scalar *slot = &device->scalars[hash >> 32 & (N_SCALARS - 1)];
     if (slot->buffer == NULL || slot->dtype != dtype || slot->bits[0] != bits[0] || slot->bits[1] != bits[1]) {
         tpj_buffer *made;
-        if (l->displaced == NULL) {
-            l->displaced = malloc(sizeof *l->displaced * (size_t)l->program->lowered->n_parameters);
-            if (l->displaced == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+        TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), device->ordinal, dtype, 0, NULL, bits, &made));
+        if (slot->buffer != NULL && !displace(displaced, slot->buffer)) {
+            tpj_buffer_release(made);
+            TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
         }
-        TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), l->device->ordinal, dtype, 0, NULL, bits, &made));
-        if (slot->buffer != NULL) l->displaced[l->n_displaced++] = slot->buffer;
         *slot = (cached_scalar){dtype, {bits[0], bits[1]}, made};
     }
     *out_buffer = slot->buffer;
     return NULL;
 }
 
-static tpj_status *check_numbers(const launch *l) {
-    const tpj_lowered *lowered = l->program->lowered;
+tpj_status *tpj_check_requirements(const tpj_program *program, const tpj_operand *operands) {
+    const tpj_lowered *lowered = program->lowered;
     for (int i = 0; i < lowered->n_requirements; i++) {
         const tpj_requirement *requirement = &lowered->requirements[i];
-        const tpj_number *other = requirement->other >= 0 ? &l->operands[requirement->other].number : NULL;
-        TPJ_TRY(tpj_requirement_check(requirement, &l->operands[requirement->input].number, other));
+        const tpj_number *other = requirement->other >= 0 ? &operands[requirement->other].number : NULL;
+        TPJ_TRY(tpj_requirement_check(requirement, &operands[requirement->input].number, other));
     }
     return NULL;
 }
@@ -255,13 +347,16 @@ static tpj_status *gather_inputs(launch *l) {
         switch (parameter->kind) {
             case TPJ_INPUT_BUFFER: {
                 tpj_storage *storage = operand->storage;
+                if (storage->failed != TPJ_OK) return tpj_storage_failure(storage);
                 if (storage->buffer != NULL)
                     l->inputs[i] = storage->buffer;
                 else
                     TPJ_TRY(tpj_storage_materialize(storage, &parameter->type, &l->inputs[i]));
                 break;
             }
-            case TPJ_INPUT_SCALAR: TPJ_TRY(scalar_buffer(l, &operand->number, parameter->dtype, &l->inputs[i])); break;
+            case TPJ_INPUT_SCALAR:
+                TPJ_TRY(tpj_device_number(l->device, &operand->number, parameter->dtype, &l->displaced, &l->inputs[i]));
+                break;
             case TPJ_INPUT_RANDOM:
                 TPJ_TRY(
                     tpj_random_state_create(tpj_runtime_client(), l->device->ordinal, l->random, &l->random_buffer));
@@ -272,13 +367,12 @@ static tpj_status *gather_inputs(launch *l) {
     return NULL;
 }
 
-/* Makes the new storages first, so that nothing can fail once the launch has happened. */
-static tpj_status *create_storages(launch *l, tpj_storage **out_storages) {
-    for (int i = 0; i < l->program->lowered->n_results; i++) {
-        const tpj_result *result = &l->program->lowered->results[i];
+tpj_status *tpj_device_create_results(tpj_device *device, const tpj_program *program, tpj_storage **out_storages) {
+    for (int i = 0; i < program->lowered->n_results; i++) {
+        const tpj_result *result = &program->lowered->results[i];
         const tpj_type *base = &result->base;
         if (result->none || result->target >= 0) continue;
-        out_storages[i] = tpj_storage_create_locked(l->device, result->n_bytes);
+        out_storages[i] = tpj_storage_create_locked(device, result->n_bytes);
         if (out_storages[i] == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
         TPJ_TRY(tpj_storage_define_base(out_storages[i], base->dtype, base->rank, base->dims));
     }
@@ -296,45 +390,68 @@ static tpj_status *store_results(launch *l, tpj_storage **out_storages) {
             TPJ_TRY(tpj_storage_define_base(storage, result->base.dtype, result->base.rank, result->base.dims));
         tpj_storage_set_buffer(storage, l->outputs[at++], l->program);
     }
-    for (int i = 0; i < lowered->n_checks; i++) tpj_device_add_check(l->device, l->outputs[at++], l->program, i);
+    for (int i = 0; i < lowered->n_checks; i++)
+        tpj_device_add_check(l->device, l->outputs[at++], l->program, i, NULL, 0);
     return NULL;
 }
 
 static tpj_status *run_locked(launch *l, tpj_storage **out_storages) {
     const tpj_lowered *lowered = l->program->lowered;
-    if (lowered->n_requirements > 0) TPJ_TRY(check_numbers(l));
+    if (lowered->n_requirements > 0) TPJ_TRY(tpj_check_requirements(l->program, l->operands));
+    if (l->device->window.n_calls > 0) /* the mode has changed */
+        TPJ_TRY(tpj_window_flush(l->device, TPJ_CUT_READ, l->device->window.n_calls));
     TPJ_TRY(gather_inputs(l));
-    TPJ_TRY(create_storages(l, out_storages));
+    /* the new storages first, so that nothing can fail once the launch has happened */
+    TPJ_TRY(tpj_device_create_results(l->device, l->program, out_storages));
     TPJ_TRY(tpj_executable_execute(l->program->executable, l->device->ordinal, l->inputs, lowered->n_parameters, NULL,
                                    0, l->outputs, l->program->n_outputs));
     return store_results(l, out_storages);
 }
 
-tpj_status *tpj_eager_run(tpj_program *program, int ordinal, const tpj_operand *operands, int n_operands,
-                          const uint64_t random[2], tpj_storage **out_storages) {
-    launch l = {.program = program, .operands = operands, .n_operands = n_operands, .random = random};
-    const tpj_lowered *lowered = program->lowered;
+/* Programs that were prepared for windows get their executable at their first launch on their own. */
+static tpj_status *launch_now(launch *l, tpj_storage **out_storages) {
+    const tpj_lowered *lowered = l->program->lowered;
     tpj_status *status = NULL;
-    TPJ_TRY(tpj_device_get(ordinal, &l.device));
-    l.inputs = lowered->n_parameters <= FEW ? l.few_inputs : malloc(sizeof *l.inputs * (size_t)lowered->n_parameters);
-    l.outputs = program->n_outputs <= FEW ? l.few_outputs : malloc(sizeof *l.outputs * (size_t)program->n_outputs);
-    for (int i = 0; i < lowered->n_results; i++) out_storages[i] = NULL;
-    if (l.inputs == NULL || l.outputs == NULL) {
+    l->inputs =
+        lowered->n_parameters <= FEW ? l->few_inputs : malloc(sizeof *l->inputs * (size_t)lowered->n_parameters);
+    l->outputs =
+        l->program->n_outputs <= FEW ? l->few_outputs : malloc(sizeof *l->outputs * (size_t)l->program->n_outputs);
+    if (l->inputs == NULL || l->outputs == NULL) {
         status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
         goto done;
     }
-    if (lowered->n_checks > 0 && l.device->n_checks + lowered->n_checks > MOST_CHECKS)
-        TPJ_TRY_GOTO(tpj_device_take_checks(l.device, MOST_CHECKS / 2)); /* the older ones have run by now */
-    tpj_lock_acquire(&l.device->lock);
-    status = run_locked(&l, out_storages);
-    tpj_lock_release(&l.device->lock);
-    atomic_fetch_add_explicit(&n_launches, 1, memory_order_relaxed);
-    tpj_buffer_release(l.random_buffer);
-    for (int i = 0; i < l.n_displaced; i++) tpj_buffer_release(l.displaced[i]);
-    free(l.displaced);
+    if (!tpj_program_is_loaded(l->program)) TPJ_TRY_GOTO(tpj_program_load(l->program));
+    tpj_lock_acquire(&l->device->lock);
+    status = run_locked(l, out_storages);
+    tpj_lock_release(&l->device->lock);
+    tpj_count_launch();
+    tpj_buffer_release(l->random_buffer);
+    tpj_displaced_release(&l->displaced);
 done:
-    if (l.inputs != l.few_inputs) free(l.inputs);
-    if (l.outputs != l.few_outputs) free(l.outputs);
+    if (l->inputs != l->few_inputs) free(l->inputs);
+    if (l->outputs != l->few_outputs) free(l->outputs);
+    return status;
+}
+
+tpj_status *tpj_eager_run(tpj_program *program, int ordinal, const tpj_operand *operands, int n_operands,
+                          const uint64_t random[2], tpj_storage **out_storages) {
+    tpj_device *device;
+    const tpj_lowered *lowered = program->lowered;
+    tpj_status *status = NULL;
+    TPJ_TRY(tpj_device_get(ordinal, &device));
+    for (int i = 0; i < lowered->n_results; i++) out_storages[i] = NULL;
+    if (lowered->n_checks > 0 && device->n_checks + device->window.n_checks + lowered->n_checks > MOST_CHECKS)
+        TPJ_TRY_GOTO(tpj_device_take_checks(device, MOST_CHECKS / 2)); /* the older ones have run by now */
+    if (tpj_eager_is_fused() && program->graph != NULL) {
+        tpj_lock_acquire(&device->lock);
+        status = tpj_fused_run(device, program, operands, n_operands, random, out_storages);
+        tpj_lock_release(&device->lock);
+    } else {
+        launch l = {
+            .device = device, .program = program, .operands = operands, .n_operands = n_operands, .random = random};
+        status = launch_now(&l, out_storages);
+    }
+done:
     if (status != NULL) {
         for (int i = 0; i < lowered->n_results; i++) {
             if (out_storages[i] != NULL) tpj_storage_destroy(out_storages[i]);

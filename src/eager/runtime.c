@@ -50,6 +50,7 @@ static tpj_status *start_locked(void) {
     }
     for (int i = 0; i < n; i++) {
         made_devices[i].ordinal = i;
+        made_devices[i].window.id = 1; /* storages without a slot have 0 */
         tpj_lock_init(&made_devices[i].lock, TPJ_RANK_RECORDER, "device order");
     }
     n_devices = n;

@@ -1,3 +1,4 @@
+#define _POSIX_C_SOURCE 200809L /* strdup */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@ static uintptr_t take_address(size_t n_bytes) {
 }
 
 /* ---- memory statistics; with the device's lock held ---- */
-static void count_allocation(tpj_memory *memory, size_t n_bytes) {
+void tpj_device_count_allocation(tpj_device *device, size_t n_bytes) {
+    tpj_memory *memory = &device->memory;
     memory->allocated += (int64_t)n_bytes;
     memory->allocated_total += (int64_t)n_bytes;
     memory->n_allocated++;
@@ -25,7 +27,8 @@ static void count_allocation(tpj_memory *memory, size_t n_bytes) {
     if (memory->live > memory->peak_live) memory->peak_live = memory->live;
 }
 
-static void count_free(tpj_memory *memory, size_t n_bytes) {
+void tpj_device_count_free(tpj_device *device, size_t n_bytes) {
+    tpj_memory *memory = &device->memory;
     memory->allocated -= (int64_t)n_bytes;
     memory->freed_total += (int64_t)n_bytes;
     memory->n_freed++;
@@ -75,9 +78,13 @@ tpj_storage *tpj_storage_create_locked(tpj_device *device, size_t n_bytes) {
     storage->origin = NULL;
     storage->n_bytes = n_bytes;
     storage->address = take_address(n_bytes);
+    storage->window = storage->written_at = 0;
+    storage->slot = 0;
+    storage->failed = TPJ_OK;
+    storage->failure = NULL;
     if (device->live != NULL) device->live->previous = storage;
     device->live = storage;
-    count_allocation(&device->memory, n_bytes);
+    tpj_device_count_allocation(device, n_bytes);
     return storage;
 }
 
@@ -101,11 +108,12 @@ void tpj_storage_destroy(tpj_storage *storage) {
     else
         device->live = storage->next;
     if (storage->next != NULL) storage->next->previous = storage->previous;
-    count_free(&device->memory, storage->n_bytes);
+    if (!tpj_window_leave(device, storage)) tpj_device_count_free(device, storage->n_bytes);
     tpj_lock_release(&device->lock);
     tpj_buffer_release(storage->buffer);
     tpj_program_release(storage->origin);
     if (storage->base_dims != storage->inline_dims) free(storage->base_dims);
+    free(storage->failure);
     free(storage);
 }
 
@@ -148,7 +156,8 @@ static int64_t bytes_of(tpj_dtype dtype, int rank, const int64_t *dims) {
 }
 
 void tpj_storage_set_base(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims) {
-    if (storage->buffer != NULL || bytes_of(dtype, rank, dims) != (int64_t)storage->n_bytes) return;
+    if (storage->buffer != NULL || storage->window != 0) return; /* it has one, which calls have been told */
+    if (bytes_of(dtype, rank, dims) != (int64_t)storage->n_bytes) return;
     tpj_status_destroy(tpj_storage_define_base(storage, dtype, rank, dims)); /* without it, the base is flat bytes */
 }
 
@@ -178,8 +187,22 @@ void tpj_storage_set_buffer(tpj_storage *storage, tpj_buffer *buffer, tpj_progra
     if (origin != NULL) tpj_program_retain(origin);
     storage->buffer = buffer;
     storage->origin = origin;
+    storage->failed = TPJ_OK;
     tpj_buffer_release(old);
     tpj_program_release(old_origin);
+}
+
+void tpj_storage_fail(tpj_storage *storage, const tpj_status *status) {
+    tpj_storage_set_buffer(storage, NULL, NULL);
+    free(storage->failure);
+    storage->failed = tpj_status_code(status);
+    storage->failure = strdup(tpj_status_message(status)); /* without memory it says less */
+}
+
+tpj_status *tpj_storage_failure(const tpj_storage *storage) {
+    if (storage->failed == TPJ_OK) return NULL;
+    return tpj_status_create(storage->failed, "this value was never made: %s",
+                             storage->failure != NULL ? storage->failure : "out of host memory");
 }
 
 tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, tpj_buffer **out_buffer) {
@@ -199,6 +222,12 @@ tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, 
     return NULL;
 }
 
+/* Contents that come from outside: recorded calls keep those that they were called with. */
+static void replace_contents(tpj_device *device, tpj_storage *storage, tpj_buffer *buffer, tpj_program *origin) {
+    if (tpj_window_leave(device, storage)) tpj_device_count_allocation(device, storage->n_bytes);
+    tpj_storage_set_buffer(storage, buffer, origin);
+}
+
 tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims,
                                   const void *data) {
     tpj_device *device;
@@ -211,7 +240,7 @@ tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int ran
     tpj_lock_acquire(&device->lock);
     tpj_status *status = tpj_storage_define_base(storage, dtype, rank, dims);
     if (status == NULL)
-        tpj_storage_set_buffer(storage, buffer, NULL);
+        replace_contents(device, storage, buffer, NULL);
     else
         tpj_buffer_release(buffer);
     tpj_lock_release(&device->lock);
@@ -223,24 +252,34 @@ tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data,
     TPJ_TRY(tpj_device_get(storage->device, &device));
     if (n_bytes == 0) return tpj_device_take_checks(device, MOST_CHECKS);
     tpj_lock_acquire(&device->lock);
+    tpj_status *status = tpj_window_settle(device, storage);
+    if (status == NULL) status = tpj_storage_failure(storage);
     tpj_buffer *buffer = storage->buffer;
     tpj_program *origin = storage->origin;
     if (buffer != NULL) tpj_buffer_retain(buffer);
     if (origin != NULL) tpj_program_retain(origin);
     tpj_lock_release(&device->lock);
-    tpj_status *status = NULL;
-    if (buffer == NULL)
+    if (status == NULL && buffer == NULL)
         memset(data, 0, n_bytes);
-    else
+    else if (status == NULL)
         status = tpj_program_annotate(tpj_buffer_to_host_part(buffer, offset, data, n_bytes), origin);
     tpj_buffer_release(buffer);
     tpj_program_release(origin);
     return status != NULL ? status : tpj_device_take_checks(device, MOST_CHECKS);
 }
 
+/* Whether it was ever written, or is to be. */
+static bool has_contents(const tpj_storage *storage) {
+    tpj_device *device = tpj_device_peek(storage->device);
+    tpj_lock_acquire(&device->lock);
+    bool any = storage->buffer != NULL || storage->failed != TPJ_OK || tpj_window_is_pending(device, storage);
+    tpj_lock_release(&device->lock);
+    return any;
+}
+
 tpj_status *tpj_storage_copy_bytes(tpj_storage *dst, tpj_storage *src) {
     size_t n = dst->n_bytes < src->n_bytes ? dst->n_bytes : src->n_bytes;
-    if (n == 0 || src->buffer == NULL) return NULL;
+    if (n == 0 || !has_contents(src)) return NULL;
     unsigned char *bytes = calloc(dst->n_bytes, 1);
     if (bytes == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory for %zu bytes", dst->n_bytes);
     tpj_status *status = tpj_storage_to_host(src, 0, bytes, n);
@@ -257,21 +296,23 @@ tpj_status *tpj_storage_copy_across(tpj_storage *dst, tpj_storage *src) {
     TPJ_TRY(tpj_device_get(src->device, &from));
     TPJ_TRY(tpj_device_get(dst->device, &to));
     tpj_lock_acquire(&from->lock);
-    tpj_buffer *buffer = src->buffer, *copy = NULL;
+    tpj_status *status = tpj_window_settle(from, src);
+    if (status == NULL) status = tpj_storage_failure(src);
+    tpj_buffer *buffer = status == NULL ? src->buffer : NULL, *copy = NULL;
     tpj_dtype dtype = src->base_dtype;
     int rank = src->base_rank;
     int64_t dims[TPJ_VIEW_MAX_RANK];
     memcpy(dims, src->base_dims, sizeof *dims * (size_t)rank);
     if (buffer != NULL) tpj_buffer_retain(buffer);
     tpj_lock_release(&from->lock);
-    if (buffer == NULL) return NULL;
-    tpj_status *status = tpj_buffer_copy_to_device(buffer, dst->device, &copy);
+    if (buffer == NULL) return status;
+    status = tpj_buffer_copy_to_device(buffer, dst->device, &copy);
     tpj_buffer_release(buffer);
     TPJ_TRY(status);
     tpj_lock_acquire(&to->lock);
     status = tpj_storage_define_base(dst, dtype, rank, dims);
     if (status == NULL)
-        tpj_storage_set_buffer(dst, copy, NULL);
+        replace_contents(to, dst, copy, NULL);
     else
         tpj_buffer_release(copy);
     tpj_lock_release(&to->lock);
@@ -283,8 +324,9 @@ void tpj_storage_adopt(tpj_storage *dst, tpj_storage *src) {
     tpj_lock_acquire(&device->lock);
     tpj_status *status = tpj_storage_define_base(dst, src->base_dtype, src->base_rank, src->base_dims);
     if (status == NULL) {
-        tpj_storage_set_buffer(dst, src->buffer, src->origin);
+        replace_contents(device, dst, src->buffer, src->origin);
         src->buffer = NULL;
+        tpj_window_replace(device, src, dst);
     }
     tpj_lock_release(&device->lock);
     tpj_status_destroy(status);
@@ -293,7 +335,13 @@ void tpj_storage_adopt(tpj_storage *dst, tpj_storage *src) {
 
 tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, int *out_n) {
     *out_n = 0;
+    *out_buffers = NULL;
     tpj_lock_acquire(&device->lock);
+    tpj_status *status = tpj_window_flush(device, TPJ_CUT_READ, device->window.n_calls);
+    if (status != NULL) {
+        tpj_lock_release(&device->lock);
+        return status;
+    }
     int64_t most = device->memory.live;
     *out_buffers = malloc(sizeof **out_buffers * (size_t)(most + 1));
     for (tpj_storage *s = device->live; *out_buffers != NULL && s != NULL; s = s->next) {

@@ -51,6 +51,63 @@ static void remember_origin(tpj_program *program, const tpj_graph *graph) {
     program->line = node->line;
 }
 
+static tpj_program *new_program(tpj_client *client) {
+    static _Atomic uint64_t n_made;
+    tpj_program *program = calloc(1, sizeof *program);
+    if (program == NULL) return NULL;
+    program->references = 1;
+    program->id = atomic_fetch_add(&n_made, 1) + 1;
+    program->client = client;
+    return program;
+}
+
+static tpj_status *out_of_memory(void) { return tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory"); }
+
+/* What follows from the lowered form. */
+static void measure(tpj_program *program) {
+    enum { FIXED_COST = 48 * 1024 }; /* what a loaded small program was seen to hold on the CPU plugins */
+    const tpj_lowered *lowered = program->lowered;
+    for (int i = 0; i < lowered->n_results; i++) program->n_outputs += !lowered->results[i].none;
+    program->n_outputs += lowered->n_checks;
+    program->n_bytes = FIXED_COST + lowered->module_length * 2;
+}
+
+static tpj_status *lower(tpj_program *program, const tpj_graph *graph, const tpj_lower_options *options) {
+    program->n_inputs = tpj_graph_n_inputs(graph);
+    remember_origin(program, graph);
+    TPJ_TRY(tpj_lower_graph(graph, options, &program->lowered));
+    measure(program);
+    return NULL;
+}
+
+static tpj_status *load(tpj_program *program, const tpj_compile_options *compiler) {
+    if (tpj_program_is_loaded(program)) return NULL;
+    int64_t began = tpj_clock_now();
+    const tpj_lowered *lowered = program->lowered;
+    const char *op = program->op != NULL ? program->op : "graph";
+    tpj_executable *executable, *none = NULL;
+    bool loaded;
+    dump_module(program);
+    tpj_status *status =
+        tpj_compile(program->client, lowered->module, lowered->module_length, compiler, &executable, &loaded);
+    if (status != NULL) {
+        tpj_log(TPJ_LOG_INFO, "module that failed to compile:\n%s", lowered->module);
+        return tpj_status_annotate(status, "%s: the compiler refused the program", op);
+    }
+    if (!__atomic_compare_exchange_n(&program->executable, &none, executable, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE))
+        tpj_executable_release(executable);
+    atomic_fetch_add(&n_programs, 1);
+    atomic_fetch_add(&n_loaded, loaded);
+    atomic_fetch_add(&compile_nanoseconds, tpj_clock_now() - began);
+    if (tpj_log_enabled(TPJ_LOG_INFO))
+        tpj_log(TPJ_LOG_INFO, "%s %s in %.1f ms (%s:%d)", loaded ? "loaded" : "compiled", op,
+                (double)(tpj_clock_now() - began) * 1e-6, program->file != NULL ? program->file : "?", program->line);
+    return NULL;
+}
+
+tpj_status *tpj_program_load(tpj_program *program) { return load(program, NULL); }
+
 tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
                                tpj_program **out_program) {
     return tpj_program_compile(client, graph, options, NULL, out_program);
@@ -58,36 +115,56 @@ tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const
 
 tpj_status *tpj_program_compile(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
                                 const tpj_compile_options *compiler, tpj_program **out_program) {
-    tpj_status *status = NULL;
-    int64_t began = tpj_clock_now();
-    tpj_program *program = calloc(1, sizeof *program);
-    if (program == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    program->references = 1;
-    program->client = client;
-    program->n_inputs = tpj_graph_n_inputs(graph);
-    remember_origin(program, graph);
-    TPJ_TRY_GOTO(tpj_lower_graph(graph, options, &program->lowered));
-    dump_module(program);
-    const tpj_lowered *lowered = program->lowered;
-    bool loaded;
-    status = tpj_compile(client, lowered->module, lowered->module_length, compiler, &program->executable, &loaded);
-    if (status != NULL) {
-        tpj_log(TPJ_LOG_INFO, "module that failed to compile:\n%s", lowered->module);
-        status = tpj_status_annotate(status, "%s: the compiler refused the program",
-                                     program->op != NULL ? program->op : "graph");
-        goto done;
+    tpj_program *program = new_program(client);
+    if (program == NULL) return out_of_memory();
+    tpj_status *status = lower(program, graph, options);
+    if (status == NULL) status = load(program, compiler);
+    if (status != NULL)
+        tpj_program_release(program);
+    else
+        *out_program = program;
+    return status;
+}
+
+static tpj_status *copy_options(tpj_lower_options *copy, const tpj_lower_options *options) {
+    size_t n_bytes = sizeof *options->sizes * (size_t)options->n_sizes;
+    *copy = *options;
+    copy->precision = options->precision != NULL ? strdup(options->precision) : NULL;
+    copy->sizes = n_bytes > 0 ? malloc(n_bytes) : NULL;
+    if ((options->precision != NULL && copy->precision == NULL) || (n_bytes > 0 && copy->sizes == NULL))
+        return out_of_memory();
+    if (n_bytes > 0) memcpy((int64_t *)copy->sizes, options->sizes, n_bytes);
+    return NULL;
+}
+
+tpj_status *tpj_program_prepare(tpj_client *client, tpj_graph *graph, const tpj_lower_options *options,
+                                tpj_program **out_program) {
+    tpj_program *program = new_program(client);
+    if (program == NULL) {
+        tpj_graph_destroy(graph);
+        return out_of_memory();
     }
-    for (int i = 0; i < lowered->n_results; i++) program->n_outputs += !lowered->results[i].none;
-    program->n_outputs += lowered->n_checks;
-    enum { FIXED_COST = 48 * 1024 }; /* what a loaded small program was seen to hold on the CPU plugins */
-    program->n_bytes = FIXED_COST + lowered->module_length * 2;
-    atomic_fetch_add(&n_programs, 1);
-    atomic_fetch_add(&n_loaded, loaded);
-    atomic_fetch_add(&compile_nanoseconds, tpj_clock_now() - began);
-    if (tpj_log_enabled(TPJ_LOG_INFO))
-        tpj_log(TPJ_LOG_INFO, "%s %s in %.1f ms (%s:%d)", loaded ? "loaded" : "compiled",
-                program->op != NULL ? program->op : "graph", (double)(tpj_clock_now() - began) * 1e-6,
-                program->file != NULL ? program->file : "?", program->line);
+    program->graph = graph;
+    tpj_status *status = copy_options(&program->options, options);
+    if (status == NULL) status = lower(program, graph, options);
+    if (status != NULL)
+        tpj_program_release(program);
+    else
+        *out_program = program;
+    return status;
+}
+
+tpj_status *tpj_program_create_window(tpj_client *client, const tpj_window_call *calls, int n_calls,
+                                      const tpj_window_slot *slots, int n_slots, int n_random,
+                                      tpj_program **out_program, int *out_failed) {
+    tpj_status *status = NULL;
+    *out_failed = -1;
+    tpj_program *program = new_program(client);
+    if (program == NULL) return out_of_memory();
+    program->op = "window";
+    TPJ_TRY_GOTO(tpj_lower_window(calls, n_calls, slots, n_slots, n_random, &program->lowered, out_failed));
+    measure(program);
+    TPJ_TRY_GOTO(tpj_program_load(program));
     *out_program = program;
     program = NULL;
 done:
@@ -101,6 +178,9 @@ void tpj_program_release(tpj_program *program) {
     if (program == NULL || __atomic_sub_fetch(&program->references, 1, __ATOMIC_ACQ_REL) != 0) return;
     if (program->executable != NULL) tpj_executable_release(program->executable);
     tpj_lowered_destroy(program->lowered);
+    tpj_graph_destroy(program->graph);
+    free((char *)program->options.precision);
+    free((int64_t *)program->options.sizes);
     free(program->file);
     free(program);
 }

@@ -6,20 +6,38 @@
 
 #include <stdbool.h>
 
+#include "lower/window.h"
 #include "tpj/program.h"
 
 struct tpj_program {
     int references; /* atomic */
+    uint64_t id;    /* of no other program of the process */
     tpj_client *client;
-    tpj_executable *executable;
+    tpj_executable *executable; /* atomic; NULL: prepared, not compiled yet */
     tpj_lowered *lowered;
-    int n_inputs;   /* of the graph */
-    int n_outputs;  /* of the executable: results that are not none, then index checks */
-    size_t n_bytes; /* estimate of host memory held, for the cache's bound */
-    const char *op; /* the last node's op; static; NULL for a graph without nodes */
-    char *file;     /* the user's line at the first call, NULL where unknown */
+    tpj_graph *graph;          /* of a prepared program, to be lowered again among others; NULL otherwise */
+    tpj_lower_options options; /* of a prepared program; owns what it points to */
+    int n_inputs;              /* of the graph */
+    int n_outputs;             /* of the executable: results that are not none, then index checks */
+    size_t n_bytes;            /* estimate of host memory held, for the cache's bound */
+    const char *op;            /* the last node's op; static; NULL for a graph without nodes */
+    char *file;                /* the user's line at the first call, NULL where unknown */
     int line;
 };
+
+/* In two steps: what a call gives and asks for is known when it is lowered, which takes microseconds; the executable may
+ * follow later, or never where the call becomes part of a window. Takes the graph, also on error. */
+tpj_status *tpj_program_prepare(tpj_client *client, tpj_graph *graph, const tpj_lower_options *options,
+                                tpj_program **out_program) TPJ_MUST_USE;
+/* Makes the executable if there is none; of two threads that do so at once, one throws its own away. */
+tpj_status *tpj_program_load(tpj_program *program) TPJ_MUST_USE;
+static inline bool tpj_program_is_loaded(const tpj_program *program) {
+    return __atomic_load_n(&program->executable, __ATOMIC_ACQUIRE) != NULL;
+}
+/* Lowers and compiles a window; *out_failed as in tpj_lower_window. */
+tpj_status *tpj_program_create_window(tpj_client *client, const tpj_window_call *calls, int n_calls,
+                                      const tpj_window_slot *slots, int n_slots, int n_random,
+                                      tpj_program **out_program, int *out_failed) TPJ_MUST_USE;
 
 /* The number's host bytes in a dtype, left-aligned, zeros behind them. Never a half or float8: the lowering takes f32 and
  * rounds in the program. */

@@ -8,7 +8,7 @@
 
 /* ---- inputs ---- */
 
-static int add_parameter(tpj_lowering *lowering, tpj_parameter parameter) {
+int tpj_lowering_add_parameter(tpj_lowering *lowering, tpj_parameter parameter) {
     if (lowering->n_parameters == lowering->capacity) {
         int capacity = lowering->capacity > 0 ? lowering->capacity * 2 : 8;
         tpj_parameter *grown = TPJ_ARENA_ARRAY(hlo_arena(lowering->h), tpj_parameter, capacity);
@@ -28,15 +28,21 @@ static int buffer_owner(const tpj_lowering *lowering, int input) {
     return alias > 0 ? alias - 1 : input;
 }
 
-tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input) {
+static int slot_of(const tpj_lowering *lowering, int input) {
     input = buffer_owner(lowering, input);
-    if (lowering->buffers[input] == NULL) {
-        const tpj_type *type = &tpj_graph_input(lowering->graph, input)->type;
-        lowering->buffer_parameters[input] =
-            add_parameter(lowering, (tpj_parameter){TPJ_INPUT_BUFFER, input, type->dtype, *type});
-        lowering->buffers[input] = hlo_parameter(lowering->h, type->dtype, type->rank, type->dims);
+    return lowering->slot_of != NULL ? lowering->slot_of[input] : input;
+}
+
+tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input) {
+    int number = slot_of(lowering, input);
+    tpj_slot_value *slot = &lowering->slots[number];
+    if (slot->value == NULL) {
+        const tpj_type *type = &tpj_graph_input(lowering->graph, buffer_owner(lowering, input))->type;
+        tpj_parameter parameter = {TPJ_INPUT_BUFFER, number, type->dtype, *type};
+        slot->parameter = 1 + tpj_lowering_add_parameter(lowering, parameter);
+        slot->value = hlo_parameter(lowering->h, type->dtype, type->rank, type->dims);
     }
-    return lowering->buffers[input];
+    return slot->value;
 }
 
 /* A view's plan and, where the offset is given at run time, the scalar that it comes in. False: failed. */
@@ -67,9 +73,30 @@ static bool plan_view(tpj_lowering *lowering, const tpj_type *base, const tpj_vi
     return !arena->failed;
 }
 
+static bool same_view(const tpj_view *a, const tpj_view *b) {
+    size_t n_bytes = sizeof *a->sizes * (size_t)a->rank;
+    return a->dtype == b->dtype && a->rank == b->rank && a->offset == b->offset && a->conj == b->conj &&
+           a->neg == b->neg && a->offset_input == 0 && b->offset_input == 0 &&
+           (n_bytes == 0 || (memcmp(a->sizes, b->sizes, n_bytes) == 0 && memcmp(a->strides, b->strides, n_bytes) == 0));
+}
+
+/* Whether no element of the buffer has two places in the view. */
+static bool names_once(const tpj_view *view, const tpj_view_plan *plan) {
+    bool once = !plan->gather;
+    for (int i = 0; i < view->rank; i++) once = once && (view->strides[i] != 0 || view->sizes[i] == 1);
+    return once;
+}
+
+/* Whether the buffer, which is the slot's value, was last written through this very view. */
+static bool is_part(const tpj_slot_value *slot, const tpj_value *buffer, const tpj_view *view) {
+    return slot->after != NULL && slot->after == buffer && view != NULL && same_view(slot->view, view);
+}
+
 /* The elements of an input's buffer that it names. */
 static tpj_value *read_input(tpj_lowering *lowering, int number) {
     const tpj_input *input = tpj_graph_input(lowering->graph, number);
+    const tpj_slot_value *slot = &lowering->slots[slot_of(lowering, number)];
+    if (is_part(slot, slot->value, input->view)) return slot->part;
     tpj_value *buffer = tpj_lowering_buffer(lowering, number), *offset, like = {.type = input->type};
     const tpj_view *view = input->view;
     if (view == NULL && buffer->type.dtype == input->type.dtype && hlo_same_dims(buffer, &like)) return buffer;
@@ -93,7 +120,8 @@ tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtyp
     for (tpj_scalar_value *s = lowering->scalars; s != NULL; s = s->next)
         if (s->input == input && s->dtype == dtype) return s->value;
     tpj_scalar_value *made = TPJ_ARENA_NEW(hlo_arena(lowering->h), tpj_scalar_value);
-    add_parameter(lowering, (tpj_parameter){.kind = TPJ_INPUT_SCALAR, .input = input, .dtype = dtype});
+    int number = lowering->first_operand + input;
+    tpj_lowering_add_parameter(lowering, (tpj_parameter){.kind = TPJ_INPUT_SCALAR, .input = number, .dtype = dtype});
     tpj_value *value = hlo_parameter(lowering->h, dtype, 0, NULL);
     if (made != NULL) {
         *made = (tpj_scalar_value){input, dtype, value, lowering->scalars};
@@ -173,7 +201,9 @@ static tpj_status *at_line(tpj_status *status, const tpj_node *node) {
 static tpj_status *emit_node(tpj_lowering *lowering, int index, bool count_only) {
     const tpj_node *node = tpj_graph_node(lowering->graph, index);
     tpj_emit e = {.lowering = lowering, .h = lowering->h, .node = node};
-    hlo_location(lowering->h, node->op->name, node->file, node->line);
+    bool placed = lowering->file != NULL;
+    hlo_location(lowering->h, node->op->name, placed ? lowering->file : node->file,
+                 placed ? lowering->line : node->line);
     hlo_allow_float8(lowering->h, tpj_lowering_float8(node));
     if (count_only)
         node->op->count(&e);
@@ -193,12 +223,6 @@ static tpj_status *emit_node(tpj_lowering *lowering, int index, bool count_only)
 }
 
 /* ---- outputs ---- */
-
-typedef struct output_values {
-    tpj_lowered_result *results;
-    tpj_value **values; /* what the module returns; NULL for none */
-    int n;
-} output_values;
 
 static bool can_cast(tpj_dtype from, tpj_dtype to) {
     tpj_class a = tpj_dtype_class(from), b = tpj_dtype_class(to);
@@ -229,9 +253,17 @@ static tpj_value *write_target(tpj_lowering *lowering, const tpj_output *output,
     int owner = buffer_owner(lowering, output->target);
     tpj_value *buffer = lowering->written[owner], *offset;
     if (buffer == NULL) buffer = tpj_lowering_buffer(lowering, owner);
+    tpj_slot_value *slot = &lowering->slots[slot_of(lowering, owner)];
+    if (is_part(slot, buffer, view)) buffer = slot->before;
     tpj_view_plan plan;
     if (!plan_view(lowering, &buffer->type, view, &plan, &offset)) return buffer;
-    return tpj_view_write(h, buffer, view, &plan, offset, value);
+    tpj_value *after = tpj_view_write(h, buffer, view, &plan, offset, value);
+    if (!names_once(view, &plan)) return after;
+    slot->before = buffer;
+    slot->after = after;
+    slot->part = value;
+    slot->view = view;
+    return after;
 }
 
 /* A value of its own in the order of memory. */
@@ -252,16 +284,18 @@ static tpj_value *new_result(tpj_lowering *lowering, tpj_value *value, const int
 }
 
 static tpj_status *add_output(tpj_lowering *lowering, const tpj_output *output, const int *order, bool check_cast,
-                              output_values *out) {
+                              tpj_output_values *out) {
     tpj_lowered_result *result = &out->results[out->n];
     tpj_value *value = tpj_lowering_value(lowering, output->value, TPJ_N_DTYPES);
     result->target = output->target;
     result->none = value == NULL;
+    out->slots[out->n] = -1;
     if (value != NULL && output->target >= 0) {
         int owner = buffer_owner(lowering, output->target), *writer = &lowering->writers[owner];
         value = write_target(lowering, output, value, check_cast);
         result->type = result->base = value->type;
         lowering->written[owner] = value;
+        out->slots[out->n] = slot_of(lowering, owner);
         if (*writer > 0) { /* an earlier output wrote another part of this buffer, and is in what this one returns */
             out->results[*writer - 1].none = true;
             out->values[*writer - 1] = NULL;
@@ -286,7 +320,7 @@ static const int *order_of_op(tpj_lowering *lowering, tpj_ref ref, int *buffer) 
     return ordered ? buffer : NULL;
 }
 
-static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
+static tpj_status *add_outputs(tpj_lowering *lowering, tpj_output_values *out) {
     hlo_allow_float8(lowering->h, true); /* a result is converted to its target's dtype */
     const tpj_graph *graph = lowering->graph;
     int n = tpj_graph_n_outputs(graph), last = tpj_graph_n_nodes(graph) - 1;
@@ -295,7 +329,9 @@ static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
     int capacity = n + n_implied + 1;
     out->results = TPJ_ARENA_ARRAY(arena, tpj_lowered_result, capacity);
     out->values = TPJ_ARENA_ARRAY(arena, tpj_value *, capacity);
-    if (out->results == NULL || out->values == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    out->slots = TPJ_ARENA_ARRAY(arena, int, capacity);
+    out->n = 0;
+    if (arena->failed) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     for (int i = 0; i < n; i++) {
         const tpj_output *output = tpj_graph_output(graph, i);
         const tpj_node *node = output->value.node >= 0 ? tpj_graph_node(graph, output->value.node) : NULL;
@@ -314,21 +350,6 @@ static tpj_status *add_outputs(tpj_lowering *lowering, output_values *out) {
 
 /* ---- the whole ---- */
 
-static bool allocate(tpj_lowering *lowering) {
-    tpj_arena *arena = hlo_arena(lowering->h);
-    size_t n_inputs = (size_t)tpj_graph_n_inputs(lowering->graph) + 1,
-           n_nodes = (size_t)tpj_graph_n_nodes(lowering->graph) + 1;
-    lowering->buffers = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
-    lowering->buffer_parameters = TPJ_ARENA_ARRAY(arena, int, n_inputs);
-    lowering->written = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
-    lowering->writers = TPJ_ARENA_ARRAY(arena, int, n_inputs);
-    lowering->inputs = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
-    lowering->results = TPJ_ARENA_ARRAY(arena, tpj_value **, n_nodes);
-    lowering->n_results = TPJ_ARENA_ARRAY(arena, int, n_nodes);
-    lowering->by_columns = TPJ_ARENA_ARRAY(arena, uint64_t, n_nodes);
-    return !arena->failed;
-}
-
 static tpj_type copy_type(tpj_arena *arena, tpj_type type) {
     type.dims = tpj_arena_copy(arena, type.dims, sizeof(int64_t) * (size_t)type.rank);
     return type;
@@ -344,7 +365,7 @@ static const int64_t *copy_strides(tpj_arena *arena, const tpj_lowered_result *r
 }
 
 /* What outlives the builder, in one arena of its own. */
-static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outputs, tpj_lowered *lowered) {
+static tpj_status *copy_facts(tpj_lowering *lowering, const tpj_output_values *outputs, tpj_lowered *lowered) {
     tpj_arena *arena = lowered->memory;
     lowered->n_parameters = lowering->n_parameters;
     lowered->parameters =
@@ -382,27 +403,67 @@ static tpj_status *copy_facts(tpj_lowering *lowering, const output_values *outpu
         lowered->floating[i].most = tpj_arena_copy(arena, f->floating.most, sizeof(int64_t) * (size_t)f->floating.n);
     }
     lowered->random_count = lowering->random_count;
-    int n_nodes = tpj_graph_n_nodes(lowering->graph);
-    if (n_nodes > 0) {
-        tpj_text text = {0};
-        describe_types(lowering, tpj_graph_node(lowering->graph, n_nodes - 1), &text);
-        lowered->description = tpj_arena_string(arena, tpj_text_string(&text));
-        tpj_text_destroy(&text);
-    }
     return arena->failed ? tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory") : NULL;
 }
 
-static tpj_status *finish(tpj_lowering *lowering, const output_values *outputs, tpj_lowered *lowered) {
+tpj_status *tpj_lowering_begin(tpj_lowering *lowering, int n_slots) {
+    *lowering = (tpj_lowering){.checks_end = &lowering->checks};
+    TPJ_TRY(hlo_create(&lowering->h));
+    lowering->slots = TPJ_ARENA_ARRAY(hlo_arena(lowering->h), tpj_slot_value, n_slots + 1);
+    return lowering->slots != NULL ? NULL : tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+}
+
+void tpj_lowering_end(tpj_lowering *lowering) { hlo_destroy(lowering->h); }
+
+static tpj_status *open_graph(tpj_lowering *lowering, const tpj_graph *graph, const tpj_lower_options *options) {
+    static const tpj_lower_options defaults;
+    tpj_arena *arena = hlo_arena(lowering->h);
+    size_t n_inputs = (size_t)tpj_graph_n_inputs(graph) + 1, n_nodes = (size_t)tpj_graph_n_nodes(graph) + 1;
+    lowering->graph = graph;
+    lowering->options = options != NULL ? options : &defaults;
+    hlo_set_precision(lowering->h, lowering->options->precision != NULL ? lowering->options->precision : "HIGHEST");
+    lowering->written = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
+    lowering->writers = TPJ_ARENA_ARRAY(arena, int, n_inputs);
+    lowering->inputs = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
+    lowering->results = TPJ_ARENA_ARRAY(arena, tpj_value **, n_nodes);
+    lowering->n_results = TPJ_ARENA_ARRAY(arena, int, n_nodes);
+    lowering->by_columns = TPJ_ARENA_ARRAY(arena, uint64_t, n_nodes);
+    lowering->scalars = NULL;
+    lowering->required = NULL;
+    lowering->floating = NULL;
+    lowering->random_count = 0;
+    return arena->failed ? tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory") : NULL;
+}
+
+static tpj_status *annotate_with_types(tpj_lowering *lowering, tpj_status *status) {
+    int n_nodes = tpj_graph_n_nodes(lowering->graph);
+    if (status == NULL || n_nodes == 0) return status;
+    tpj_text text = {0};
+    describe_types(lowering, tpj_graph_node(lowering->graph, n_nodes - 1), &text);
+    status = tpj_status_annotate(status, "%s", tpj_text_string(&text));
+    tpj_text_destroy(&text);
+    return status;
+}
+
+tpj_status *tpj_lowering_add(tpj_lowering *lowering, const tpj_graph *graph, const tpj_lower_options *options,
+                             tpj_output_values *out) {
+    TPJ_TRY(open_graph(lowering, graph, options));
+    int n_nodes = tpj_graph_n_nodes(graph);
+    for (int i = 0; i < n_nodes; i++)
+        TPJ_TRY(emit_node(lowering, i, lowering->options->count_only && i == n_nodes - 1));
+    return annotate_with_types(lowering, add_outputs(lowering, out));
+}
+
+tpj_status *tpj_lowering_finish(tpj_lowering *lowering, const tpj_output_values *outputs, tpj_lowered *lowered) {
     int n_checks = 0, n = 0;
     for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) n_checks++;
     tpj_value **values = TPJ_ARENA_ARRAY(hlo_arena(lowering->h), tpj_value *, outputs->n + n_checks + 1);
     if (values == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     for (int i = 0; i < outputs->n; i++) {
-        int target = outputs->results[i].target;
+        int slot = outputs->slots[i];
         if (outputs->values[i] == NULL) continue;
-        if (target >= 0) target = buffer_owner(lowering, target);
-        if (target >= 0 && lowering->buffers[target] != NULL)
-            hlo_donate(lowering->h, lowering->buffer_parameters[target], n);
+        if (slot >= 0 && lowering->slots[slot].parameter > 0)
+            hlo_donate(lowering->h, lowering->slots[slot].parameter - 1, n);
         values[n++] = outputs->values[i];
     }
     for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) values[n++] = c->value;
@@ -411,53 +472,57 @@ static tpj_status *finish(tpj_lowering *lowering, const output_values *outputs, 
 }
 
 /* The random state must be a parameter before any op asks for it: ops find it by the graph's RANDOM input. */
-static void add_random_state(tpj_lowering *lowering) {
+static void add_random_state(tpj_lowering *lowering, const tpj_graph *graph) {
     static const int64_t two = 2;
-    for (int i = 0; i < tpj_graph_n_inputs(lowering->graph); i++) {
-        if (tpj_graph_input(lowering->graph, i)->kind != TPJ_INPUT_RANDOM) continue;
-        add_parameter(lowering, (tpj_parameter){.kind = TPJ_INPUT_RANDOM, .input = i, .dtype = TPJ_U64});
+    for (int i = 0; i < tpj_graph_n_inputs(graph); i++) {
+        if (tpj_graph_input(graph, i)->kind != TPJ_INPUT_RANDOM) continue;
+        tpj_lowering_add_parameter(lowering, (tpj_parameter){.kind = TPJ_INPUT_RANDOM, .input = i, .dtype = TPJ_U64});
         lowering->random_state = hlo_parameter(lowering->h, TPJ_U64, 1, &two);
         return;
     }
 }
 
+static tpj_status *describe_last(tpj_lowering *lowering, tpj_lowered *lowered) {
+    int n_nodes = tpj_graph_n_nodes(lowering->graph);
+    if (n_nodes == 0) return NULL;
+    tpj_text text = {0};
+    describe_types(lowering, tpj_graph_node(lowering->graph, n_nodes - 1), &text);
+    lowered->description = tpj_arena_string(lowered->memory, tpj_text_string(&text));
+    tpj_text_destroy(&text);
+    return lowered->description != NULL ? NULL : tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+}
+
 tpj_status *tpj_lower_graph(const tpj_graph *graph, const tpj_lower_options *options, tpj_lowered **out_lowered) {
-    static const tpj_lower_options defaults;
     tpj_status *status = NULL;
-    tpj_lowering lowering = {.graph = graph, .options = options != NULL ? options : &defaults};
-    lowering.checks_end = &lowering.checks;
-    output_values outputs = {0};
-    tpj_lowered *lowered = calloc(1, sizeof *lowered);
-    if (lowered != NULL) lowered->memory = calloc(1, sizeof(tpj_arena));
-    if (lowered == NULL || lowered->memory == NULL) {
+    tpj_lowering lowering = {0};
+    tpj_output_values outputs = {0};
+    tpj_lowered *lowered = tpj_lowered_create();
+    if (lowered == NULL) {
         status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
         goto done;
     }
-    TPJ_TRY_GOTO(hlo_create(&lowering.h));
-    if (lowering.options->precision != NULL) hlo_set_precision(lowering.h, lowering.options->precision);
-    if (!allocate(&lowering)) {
-        status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
-        goto done;
-    }
-    add_random_state(&lowering);
-    int n_nodes = tpj_graph_n_nodes(graph);
-    for (int i = 0; i < n_nodes; i++)
-        TPJ_TRY_GOTO(emit_node(&lowering, i, lowering.options->count_only && i == n_nodes - 1));
-    status = add_outputs(&lowering, &outputs);
-    if (status != NULL && n_nodes > 0) {
-        tpj_text text = {0};
-        describe_types(&lowering, tpj_graph_node(graph, n_nodes - 1), &text);
-        status = tpj_status_annotate(status, "%s", tpj_text_string(&text));
-        tpj_text_destroy(&text);
-    }
-    if (status != NULL) goto done;
-    TPJ_TRY_GOTO(finish(&lowering, &outputs, lowered));
+    TPJ_TRY_GOTO(tpj_lowering_begin(&lowering, tpj_graph_n_inputs(graph)));
+    add_random_state(&lowering, graph);
+    TPJ_TRY_GOTO(tpj_lowering_add(&lowering, graph, options, &outputs));
+    TPJ_TRY_GOTO(describe_last(&lowering, lowered));
+    TPJ_TRY_GOTO(tpj_lowering_finish(&lowering, &outputs, lowered));
     *out_lowered = lowered;
     lowered = NULL;
 done:
-    hlo_destroy(lowering.h);
+    tpj_lowering_end(&lowering);
     tpj_lowered_destroy(lowered);
     return status;
+}
+
+tpj_lowered *tpj_lowered_create(void) {
+    tpj_lowered *lowered = calloc(1, sizeof *lowered);
+    if (lowered == NULL) return NULL;
+    lowered->memory = calloc(1, sizeof(tpj_arena));
+    if (lowered->memory == NULL) {
+        free(lowered);
+        return NULL;
+    }
+    return lowered;
 }
 
 void tpj_lowered_destroy(tpj_lowered *lowered) {

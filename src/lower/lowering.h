@@ -29,17 +29,42 @@ typedef struct tpj_floating_view {
     struct tpj_floating_view *next;
 } tpj_floating_view;
 
+/* A buffer that the module knows, at the point that lowering has reached. */
+typedef struct tpj_slot_value {
+    tpj_value *value; /* what it holds; NULL: neither read nor written so far */
+    int parameter;    /* 1 + the parameter that it came in; 0: none */
+    /* when `value` is `before` with `part` written through `view`: that view is `part`, without a look at the buffer, and
+     * writing it again begins with `before`. Runs of writes to a slice would else nest, which compilers take ill. */
+    tpj_value *after, *before, *part;
+    const tpj_view *view;
+} tpj_slot_value;
+
+/* What becomes of a graph's outputs. */
+typedef struct tpj_output_values {
+    tpj_lowered_result *results;
+    tpj_value **values; /* whole buffers; NULL for none */
+    int *slots;         /* the buffers that they replace; -1: new ones */
+    int n;
+} tpj_output_values;
+
+/* One module: a graph, or several in a row (window.c), which meet in the slots. */
 typedef struct tpj_lowering {
-    const tpj_graph *graph;
-    const tpj_lower_options *options;
     tpj_hlo *h;
     tpj_parameter *parameters; /* grows */
     int n_parameters, capacity;
-    tpj_value **buffers;    /* one per graph input: the whole buffer as a parameter, NULL until used */
-    int *buffer_parameters; /* its parameter number */
-    tpj_value **written;    /* one per graph input: the buffer after the writes so far, NULL: not written */
-    int *writers;           /* 1 + the output that wrote it last */
-    tpj_value **inputs;     /* one per graph input: read through its view, NULL until used */
+    tpj_slot_value *slots;
+    tpj_check_value *checks, **checks_end;
+
+    /* of the graph that is being lowered */
+    const tpj_graph *graph;
+    const tpj_lower_options *options;
+    const int *slot_of; /* one per graph input: its slot; NULL: its own number */
+    int first_operand;  /* what its numbers' parameters count from */
+    const char *file;   /* where it was called; NULL: as the nodes say */
+    int line;
+    tpj_value **written; /* one per graph input: the buffer after the writes so far, NULL: not written */
+    int *writers;        /* 1 + the output that wrote it last */
+    tpj_value **inputs;  /* one per graph input: read through its view, NULL until used */
     tpj_scalar_value *scalars;
     tpj_required_number *required;
     tpj_floating_view *floating;
@@ -48,8 +73,19 @@ typedef struct tpj_lowering {
     tpj_value ***results; /* one array per node; NULL values are undefined tensors */
     uint64_t *by_columns; /* one per node: bit i, result i lies in memory column after column */
     int *n_results;
-    tpj_check_value *checks, **checks_end;
 } tpj_lowering;
+
+/* What makes a module, in this order: begin; for each graph, its place (the fields from slot_of to line, random_state) is set and
+ * it is added; finish. `lowered`: what is to be filled in; its arena exists. */
+tpj_status *tpj_lowering_begin(tpj_lowering *lowering, int n_slots) TPJ_MUST_USE;
+tpj_status *tpj_lowering_add(tpj_lowering *lowering, const tpj_graph *graph, const tpj_lower_options *options,
+                             tpj_output_values *out) TPJ_MUST_USE;
+tpj_status *tpj_lowering_finish(tpj_lowering *lowering, const tpj_output_values *outputs,
+                                tpj_lowered *lowered) TPJ_MUST_USE;
+void tpj_lowering_end(tpj_lowering *lowering);
+int tpj_lowering_add_parameter(tpj_lowering *lowering, tpj_parameter parameter);
+/* Empty, with its arena; NULL when memory is out. */
+tpj_lowered *tpj_lowered_create(void);
 
 struct tpj_emit {
     tpj_lowering *lowering;

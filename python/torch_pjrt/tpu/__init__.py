@@ -1,7 +1,7 @@
 """`torch.tpu`: the device for programs that know `torch.cuda`.
 
 Names and meanings are those of `torch.cuda` wherever a TPU has the thing. What belongs to this device alone: `config`
-(the settings), `fallbacks()` (ops that ran on the CPU), `compile_stats()`, and the eager modes.
+(the settings), `fallbacks()` (ops that ran on the CPU), `compile_stats()`, the eager modes and `fusion_report()`.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ from torch_pjrt.tpu.random import (
     set_rng_state,
     set_rng_state_all,
 )
-from torch_pjrt.tpu.report import compile_stats, fallbacks, reset_compile_stats, reset_fallbacks
+from torch_pjrt.tpu.report import compile_stats, fallbacks, fusion_report, reset_compile_stats, reset_fallbacks
 from torch_pjrt.tpu.streams import (
     Event,
     Stream,
@@ -113,6 +113,7 @@ __all__ = [
     "eager_mode",
     "empty_cache",
     "fallbacks",
+    "fusion_report",
     "get_amp_supported_dtype",
     "get_device_capability",
     "get_device_name",

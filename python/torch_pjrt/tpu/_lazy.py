@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 
 from torch_pjrt import _C
-from torch_pjrt.tpu import _modes
 
 # Held while the client is made and while a call is queued or run at once. Reentrant: a queued call may use the device.
 _lock = threading.RLock()
@@ -27,7 +26,6 @@ def _lazy_init() -> None:
         return
     with _lock:
         _C.load_settings()
-        _modes.check(str(_C.get_setting("eager_mode")))
         _C.start()
         while _queued:
             _queued.pop(0)()

@@ -18,7 +18,8 @@ class Config:
 
     def __setattr__(self, name: str, value: str | int | bool) -> None:
         if name == "eager_mode":
-            _modes.check(str(value))
+            _modes.change(str(value))
+            return
         _C.set_setting(name, str(int(value)) if isinstance(value, bool) else str(value))
 
     def __dir__(self) -> list[str]:
