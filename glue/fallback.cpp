@@ -4,6 +4,7 @@
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
 
 #include <mutex>
 #include <unordered_map>
@@ -167,6 +168,15 @@ void check_out_devices(const tpj_glue_op &op, const torch::jit::Stack &stack) {
     }
 }
 
+/* PyTorch's CPU hands these numbers to LAPACK as they are, and MKL ends the process on those that are not finite. */
+void check_finite(const tpj_glue_op &op, const c10::IValue &matrices) {
+    const std::string &name = op.handle.operator_name().name;
+    if (name != "aten::linalg_eig" && name != "aten::_linalg_eigvals" && name != "aten::linalg_eigvals") return;
+    TORCH_CHECK_LINALG(
+        at::isfinite(matrices.toTensor()).all().item<bool>(),
+        "linalg.eig: The algorithm failed to converge because the input matrix contained non-finite values.");
+}
+
 } // namespace
 
 void tpj_glue_run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack) {
@@ -174,6 +184,7 @@ void tpj_glue_run_on_cpu(const tpj_glue_op &op, torch::jit::Stack &stack) {
     const size_t base = stack.size() - static_cast<size_t>(op.n_arguments);
     OnCpu call(stack, base);
     call.move_arguments();
+    if (op.n_arguments > 0) check_finite(op, stack[base]);
     const std::vector<c10::IValue> moved(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end());
     op.handle.redispatchBoxed(c10::DispatchKeySet(call.kernel()), &stack);
     call.copy_back(op, moved);

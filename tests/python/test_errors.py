@@ -336,3 +336,19 @@ def test_ops_that_read_host_memory_get_it() -> None:
         strict=True,
     ):
         assert got.device.type == "tpu" and got.cpu().equal(want)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
+@pytest.mark.filterwarnings("ignore:.*has no kernel for the tpu device")
+def test_eigenvalues_of_what_is_not_finite(bad, dtype):
+    """PyTorch's CPU, where these run, ends the process over them."""
+    for places in ((0, 0), (1, 2), (slice(None), slice(None))):
+        a = torch.eye(3, dtype=dtype)
+        a[places] = bad
+        for operation in (torch.linalg.eig, torch.linalg.eigvals):
+            with pytest.raises(torch.linalg.LinAlgError, match="non-finite"):
+                operation(a.to(DEVICE))
+    out = torch.empty(3, dtype=torch.complex128, device=DEVICE)
+    with pytest.raises(torch.linalg.LinAlgError, match="non-finite"):
+        torch.linalg.eigvals(a.double().to(DEVICE) if not dtype.is_complex else a.to(DEVICE), out=out)

@@ -60,6 +60,7 @@ WITHOUT_INFLUENCE_IN = {
     ("expand", "implicit"): "of functorch's batching",
     ("_reshape_alias", "stride"): "follows from the size",
     ("repeat_interleave.Tensor", "output_size"): "a hint",
+    ("_scaled_mm", "use_fast_accum"): "a hint",
     ("_index_put_impl", "unsafe"): "a hint",
     ("max_unpool3d", "stride"): "follows from the size",
     ("max_unpool3d", "padding"): "follows from the size",
