@@ -1,17 +1,22 @@
 """torch_pjrt: PyTorch on TPUs, as the device "tpu".
 
 `import torch` brings the device by itself, through the entry point group `torch.backends`; nothing of this package has
-to be imported. What users call is `torch.tpu`.
+to be imported. What users call is `torch.tpu`, and `torch_pjrt.compile_step` for a training step as one program.
 """
 
 import importlib.metadata
+from typing import Any
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "compile_step"]
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.metadata.version("torch_pjrt")
+    if name == "compile_step":
+        from torch_pjrt.compile import compile_step
+
+        return compile_step
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

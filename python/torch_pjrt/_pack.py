@@ -237,9 +237,8 @@ class Packer:
             return "i64"
         if isinstance(value, fx.Node):
             given = value.meta.get("val")
-            if not isinstance(given, torch.Tensor) and not (
-                isinstance(given, (float, torch.SymFloat)) and kind[0] in "Sf"
-            ):
+            runs = isinstance(given, (float, torch.SymFloat)) and (_runs(kind) or kind.startswith("T"))
+            if not isinstance(given, torch.Tensor) and not runs:
                 raise Unpackable(f"{value} is no tensor")
             return self._names[value]
         if isinstance(value, (list, tuple)):
@@ -283,6 +282,11 @@ class Packer:
         order = dimension_order(meta)
         suffix = "" if order is None else f" order={order}"
         self.lines.append(f"  return {self._argument('T', value, [])}{suffix}")
+
+
+def _runs(kind: str) -> bool:
+    """Whether a parameter takes a number that is given at run time (docs/graph_text.md)."""
+    return (kind.startswith(("S", "f")) and not kind.startswith(("Str", "S!"))) or "~" in kind
 
 
 def _dtype(dtype: torch.dtype) -> str:

@@ -26,6 +26,7 @@ Runner = Callable[[list[Any]], list[Any]]
 
 def lower(module: fx.GraphModule, name: str, options: Options) -> Runner:
     """What runs a graph of known sizes: it takes its inputs in a list and returns its outputs in one."""
+    _settle_writes(module.graph)
     unpackable: dict[fx.Node, str] = {}
     while True:
         try:
@@ -36,6 +37,32 @@ def lower(module: fx.GraphModule, name: str, options: Options) -> Runner:
                 raise
             reason, node = error.args
             unpackable[node] = reason
+
+
+def _settle_writes(graph: fx.Graph) -> None:
+    """What reads an input, or a copy into it, behind that copy gets the value that was copied: the writes can then all
+    happen at the end, and the last one to an input is the one that counts."""
+    current: dict[fx.Node, fx.Node] = {}
+    last: dict[fx.Node, fx.Node] = {}
+    for node in list(graph.nodes):
+        if node.op == "output":
+            break
+        if node.target is not _COPY or node.args[0].op != "placeholder":
+            for source in node.all_input_nodes:
+                if source in current:
+                    node.replace_input_with(source, current[source])
+            continue
+        target, value = node.args[0], current.get(node.args[1], node.args[1])
+        if value.meta["val"].shape != target.meta["val"].shape or value.meta["val"].dtype != target.meta["val"].dtype:
+            with graph.inserting_before(node):
+                value = graph.call_function(torch.ops.aten.copy.default, (current.get(target, target), value))
+            value.meta = dict(target.meta)
+        node.args = (target, value)
+        current[target] = current[node] = value
+        if target in last:
+            last[target].replace_all_uses_with(node)
+            graph.erase_node(last[target])
+        last[target] = node
 
 
 class _Plan:
@@ -71,8 +98,6 @@ class _Plan:
             self._stages[node] = least
 
     def _add_write(self, node: fx.Node) -> None:
-        if any(user.op != "output" for user in node.users):
-            raise NotImplementedError(f"{self._name}: {node} is used after it was written to an input")
         target, value = node.args[:2]
         assert isinstance(target, fx.Node) and isinstance(value, fx.Node)
         self._writes.append((value, target))
@@ -293,7 +318,7 @@ def _fits(node: fx.Node) -> bool:
     """Whether a program takes the input as it is: it is on the device, or a number, perhaps in a CPU tensor."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
-        return isinstance(value, float)
+        return isinstance(value, (float, torch.SymFloat))
     return _values.on_device(node) or (value.device.type == "cpu" and value.dim() == 0)
 
 

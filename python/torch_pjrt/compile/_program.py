@@ -42,7 +42,6 @@ class Program:
         self.name = name
         self._numbers = {node: i for i, node in enumerate(inputs)}
         self._copies = copies or {}
-        self._written = {target for _, target in writes}
         random = any(draws(node) for node in nodes)
         self._n_before = len(inputs) + random
         self._packer = _pack.Packer("", self._n_before, len(inputs) if random else None)
@@ -111,7 +110,7 @@ class Program:
         """A value that is an input, or a view of one, is not computed."""
         value = node.meta["val"]
         for base, number in self._numbers.items():
-            if base in self._written or not _values.on_device(base):
+            if not _values.on_device(base):
                 continue
             if base is node:
                 return [_INPUT, number]
