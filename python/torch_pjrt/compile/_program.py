@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._logging import trace_structured
 
 from torch_pjrt import _C, _pack
 from torch_pjrt.compile import _values
@@ -61,7 +62,13 @@ class Program:
         description = [len(results), *(number for result in results for number in result)]
         description += [len(written), *(number for write in written for number in write)]
         self.text = "".join(line + "\n" for line in self._packer.lines)
-        options.dump(name, ".graph", f"# inputs: {', '.join(map(str, inputs))}\n{self.text}")
+        described = f"# inputs: {', '.join(map(str, inputs))}\n{self.text}"
+        options.dump(name, ".graph", described)
+        trace_structured(  # what TORCH_TRACE and tlparse show
+            "artifact",
+            metadata_fn=lambda: {"name": f"{name}.graph", "encoding": "string"},
+            payload_fn=lambda: described,
+        )
         n_numbers = sum(_values.is_number(node.meta["val"]) for node in inputs)
         handle = _C.graph_create(
             name,

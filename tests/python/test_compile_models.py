@@ -1,0 +1,78 @@
+"""Models of Transformers from small random configurations under torch.compile: logits, gradients and tokens of the CPU."""
+
+import copy
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+GROUPED = {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
+
+
+def tokens() -> dict[str, torch.Tensor]:
+    return {"input_ids": torch.randint(3, 60, (2, 9)), "labels": torch.randint(3, 60, (2, 9))}
+
+
+def images() -> dict[str, torch.Tensor]:
+    return {"pixel_values": torch.randn(2, 3, 16, 16), "labels": torch.tensor([1, 3])}
+
+
+def llama() -> Any:
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **GROUPED))
+
+
+def bert() -> Any:
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return transformers.BertForMaskedLM(transformers.BertConfig(**SIZES, **rates))
+
+
+def vit() -> Any:
+    sizes = {k: v for k, v in SIZES.items() if k != "vocab_size"}
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = transformers.ViTConfig(**sizes, **rates, image_size=16, patch_size=4, num_labels=5)
+    return transformers.ViTForImageClassification(config)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch.tpu.reset_fallbacks()
+    torch.manual_seed(0)
+
+
+@pytest.mark.parametrize(("make", "inputs"), [(llama, tokens), (bert, tokens), (vit, images)])
+def test_logits_and_gradients(make: Callable[[], Any], inputs: Callable[[], dict[str, torch.Tensor]]) -> None:
+    model = make().train()
+    model.config.use_cache = False
+    twin = copy.deepcopy(model).to("tpu")
+    given = inputs()
+    want = model(**given)
+    want.loss.backward()
+    got = torch.compile(twin, backend="tpu", fullgraph=True)(**{k: v.to("tpu") for k, v in given.items()})
+    got.loss.backward()
+    torch.testing.assert_close(got.logits.cpu(), want.logits, rtol=1e-4, atol=1e-5)
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(q.grad.cpu(), p.grad, rtol=1e-3, atol=1e-5)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert torch.tpu.fallbacks() == {}
+
+
+def test_generation_with_a_static_cache_takes_two_captures() -> None:
+    model = llama().eval()
+    ids = torch.randint(3, 60, (1, 5))
+    settings = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static", "disable_compile": True}
+    want = model.generate(ids, **settings)
+    model.to("tpu")
+    model.forward = torch.compile(model.forward, backend="tpu", dynamic=False)
+    got = model.generate(ids.to("tpu"), **settings)
+    assert got.tolist() == want.tolist()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 4, "the prompt, and one token"
