@@ -4,6 +4,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_linalg_check_errors.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/nonzero.h>
 
 #include <string_view>
@@ -240,6 +241,15 @@ C10_NOINLINE void check_errors(const tpj_glue_op &op, const torch::jit::Stack &s
     }
 }
 
+/* FakeTensorMode asks for zeros like a tensor that says it is on the device and has no memory there: one that has, its values
+ * never written, stands in. */
+C10_NOINLINE void stand_in(c10::IValue &value) {
+    const at::Tensor tensor = value.toTensor();
+    if (!tensor.defined() || !tensor.has_storage() || !tensor.storage().device().is_meta()) return;
+    const auto options = at::TensorOptions().dtype(tensor.dtype()).device(tensor.device());
+    value = at::empty_strided(tensor.sizes(), tensor.strides(), options);
+}
+
 } // namespace
 
 at::Tensor tpj_glue_make_tensor(tpj_storage *storage, const tpj_type &type, const int64_t *strides) {
@@ -289,6 +299,7 @@ void tpj_glue_run_once(const tpj_glue_op &op, torch::jit::Stack &stack) {
     const c10::IValue asked_for = op.device_argument >= 0
                                       ? stack[stack.size() - static_cast<size_t>(op.n_arguments - op.device_argument)]
                                       : c10::IValue();
+    if (C10_UNLIKELY(op.makes_alike)) stand_in(stack[stack.size() - static_cast<size_t>(op.n_arguments)]);
     tpj_glue_call call(op, stack);
     at::Tensor checked;
     if (C10_UNLIKELY(op.check_errors_argument >= 0) && call.argument(op.check_errors_argument).toBool())

@@ -168,6 +168,8 @@ tpj_glue_op::tpj_glue_op(const c10::OperatorHandle &op, const tpj_op_def *op_row
     writes_lists = form == tpj_glue_form::inplace && std::any_of(written.begin(), written.end(), [&](int i) {
                        return schema.arguments()[static_cast<size_t>(i)].type()->kind() == c10::TypeKind::ListType;
                    });
+    const std::string &base_name = op.operator_name().name;
+    makes_alike = base_name.size() > 5 && base_name.compare(base_name.size() - 5, 5, "_like") == 0;
     uses_precision = true; /* until it is known what an op without a row is made of */
     prepares_indices = false;
     if (row == nullptr) {

@@ -39,6 +39,7 @@ struct tpj_glue_op {
     int generator_argument, device_argument, check_errors_argument; /* -1: none */
     bool uses_precision;   /* contracts: torch.set_float32_matmul_precision counts */
     bool writes_lists;     /* in place, on lists of tensors */
+    bool makes_alike;      /* zeros_like and its kin: the operand's values are not read */
     bool prepares_indices; /* index.Tensor and its kin: masks become positions first */
 };
 

@@ -1,9 +1,13 @@
 """Many dimensions, many operands, repeated and overlapping elements; sizes that depend on data, exact and with one read."""
 
+from functools import partial
+
 import pytest
 import torch
+import twins
+from twins import DEVICE
 
-DEVICE = "tpu"
+agree = partial(twins.agree, exact=True)
 
 
 @pytest.fixture(autouse=True)
@@ -12,19 +16,6 @@ def nothing_falls_back():
     torch.tpu.reset_fallbacks()
     yield
     assert torch.tpu.fallbacks() == {}
-
-
-def agree(function, *arguments, exact=True):
-    ours = [a.to(DEVICE) if isinstance(a, torch.Tensor) else a for a in arguments]
-    want, got = function(*arguments), function(*ours)
-    if isinstance(want, torch.Tensor):
-        want, got = (want,), (got,)
-    for a, b in zip(want, got, strict=True):
-        assert b.device.type == DEVICE and b.shape == a.shape and b.dtype == a.dtype
-        if exact:
-            assert torch.equal(b.cpu(), a)
-        else:
-            torch.testing.assert_close(b.cpu(), a)
 
 
 # ---- dimensions -----------------------------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ that a changing number does not compile again."""
 
 import pytest
 import torch
-
-DEVICE = "tpu"
+from twins import DEVICE, agree
 
 
 @pytest.fixture(autouse=True)
@@ -14,16 +13,6 @@ def nothing_falls_back():
     torch.tpu.reset_fallbacks()
     yield
     assert torch.tpu.fallbacks() == {}
-
-
-def agree(function, *arguments):
-    ours = [a.to(DEVICE) if isinstance(a, torch.Tensor) else a for a in arguments]
-    want, got = function(*arguments), function(*ours)
-    if isinstance(want, torch.Tensor):
-        want, got = (want,), (got,)
-    for a, b in zip(want, got, strict=True):
-        assert b.device.type == DEVICE
-        torch.testing.assert_close(b.cpu(), a, equal_nan=True)
 
 
 ROWS = torch.tensor([[0, -1], [2, 1]])

@@ -2,23 +2,14 @@
 
 import copy
 import warnings
+from functools import partial
 
 import pytest
 import torch
+import twins
+from twins import DEVICE
 
-DEVICE = "tpu"
-
-
-def agree(function, *tensors, exact=True):
-    """Runs the function on CPU tensors and on their twins; the results and all operands afterwards agree."""
-    twins = [t.to(DEVICE) for t in tensors]
-    want, got = function(*tensors), function(*twins)
-    for a, b in zip(tensors, twins, strict=True):
-        torch.testing.assert_close(b.cpu(), a, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-6)
-    if isinstance(want, torch.Tensor):
-        assert got.stride() == want.stride()
-        torch.testing.assert_close(got.cpu(), want, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-6)
-    return got
+agree = partial(twins.agree, exact=True, strides=True)
 
 
 def same_error(function, *tensors):

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+import twins
+from twins import DEVICE
 
-DEVICE = "tpu"
 aten = torch.ops.aten
 inf, nan = torch.inf, torch.nan
 X = torch.tensor([-3.0, -0.25, 0.25, 0.3, 0.35, 2.5, 1e30, nan, inf, -inf])
@@ -18,21 +19,16 @@ def nothing_falls_back():
     assert torch.tpu.fallbacks() == {}
 
 
-def agree(call, *operands, rtol=1e-6, atol=1e-6):
-    """The call on the CPU and on the device: structure, dtypes, shapes, values; or the type of exception."""
-    moved = [x.to(DEVICE) if isinstance(x, torch.Tensor) else x for x in operands]
+def agree(call, *operands, **tolerance):
+    """The results are the CPU's, or the type of the exception is."""
     try:
-        want = call(*operands)
+        call(*operands)
     except Exception as error:
         with pytest.raises(type(error)):
-            call(*moved)
+            call(*twins.moved(operands))
             torch.tpu.synchronize()
         return
-    got = call(*moved)
-    pairs = [(want, got)] if isinstance(want, torch.Tensor) else list(zip(want, got, strict=True))
-    for a, b in pairs:
-        assert a.dtype == b.dtype and a.shape == b.shape
-        torch.testing.assert_close(b.cpu().double(), a.double(), rtol=rtol, atol=atol, equal_nan=True)
+    twins.agree(call, *operands, **tolerance)
 
 
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32]
@@ -82,12 +78,31 @@ def test_learnable(zero_point, dtype):
     grad = torch.linspace(-1, 1, 6, dtype=dtype)
     agree(aten._fake_quantize_learnable_per_tensor_affine, x, SCALES[:1], point, LOW, HIGH, 0.5)
     agree(
-        aten._fake_quantize_learnable_per_tensor_affine_backward, grad, x, SCALES[:1], point, LOW, HIGH, 0.5, rtol=1e-5
+        aten._fake_quantize_learnable_per_tensor_affine_backward,
+        grad,
+        x,
+        SCALES[:1],
+        point,
+        LOW,
+        HIGH,
+        0.5,
+        rtol=1e-5,
+        atol=1e-6,
     )
     x, grad, points = x.view(3, 2), grad.view(3, 2), torch.tensor([zero_point, 1.0])
     agree(aten._fake_quantize_learnable_per_channel_affine, x, SCALES, points, 1, LOW, HIGH, 0.5)
     agree(
-        aten._fake_quantize_learnable_per_channel_affine_backward, grad, x, SCALES, points, 1, LOW, HIGH, 0.5, rtol=1e-5
+        aten._fake_quantize_learnable_per_channel_affine_backward,
+        grad,
+        x,
+        SCALES,
+        points,
+        1,
+        LOW,
+        HIGH,
+        0.5,
+        rtol=1e-5,
+        atol=1e-6,
     )
 
 

@@ -10,6 +10,8 @@ import torch
 from torch import fx
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._mode_utils import no_dispatch
 from torch_pjrt import _C, _pack, _trace
 
 aten = torch.ops.aten
@@ -250,3 +252,20 @@ def test_errors_name_the_users_line():
         x @ torch.ones(5, device="tpu").view(5, 1)
     line = caught.traceback[0].lineno + 1
     assert f"{Path(__file__).name}:{line}" in str(caught.value)
+
+
+def test_fake_tensors_of_operators_without_a_kernel_for_them():
+    """FakeTensorMode runs these on zeros like the operands, which say that they are on the device and have no memory."""
+    with FakeTensorMode():
+        x = torch.empty(4, 3, device="tpu")
+        transposed = x.t()
+        factor, scales = torch.geqrf(x.t())
+        counts, edges = torch.histogram(x, 5, range=(0.0, 1.0))
+    for result, shape in ((factor, (3, 4)), (scales, (3,)), (counts, (5,)), (edges, (6,))):
+        assert isinstance(result, FakeTensor) and result.device.type == "tpu" and result.shape == shape
+    likes = (torch.zeros_like, torch.ones_like, torch.rand_like, lambda t, **o: torch.full_like(t, 2.0, **o))
+    with no_dispatch():
+        for like in likes:
+            made = like(x, device=x.fake_device)
+            assert made.shape == (4, 3) and made.stride() == x.stride() and made.cpu().isfinite().all()
+        assert torch.zeros_like(transposed, device="tpu").stride() == transposed.stride() == (1, 3)
