@@ -1,5 +1,6 @@
 """Compiled programs that are kept in a folder from one process to the next."""
 
+import shutil
 import subprocess
 import sys
 
@@ -9,11 +10,12 @@ from processes import run
 CODE = """
 import torch
 model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.GELU(), torch.nn.Linear(7, 3)).to("tpu")
-optimizer = torch.optim.AdamW(model.parameters())
 torch.manual_seed(0)
 x = torch.rand(4, 5, device="tpu")
 model(x).softmax(-1).square().sum().backward()
-optimizer.step()
+with torch.no_grad():
+    for parameter in model.parameters():
+        parameter.sub_(parameter.grad, alpha=0.1)
 value = float(x.sum())
 stats = torch.tpu.compile_stats()
 print(stats["programs"], stats["loaded"], value)
@@ -32,16 +34,30 @@ def numbers(folder, code=CODE, **environment: str) -> tuple[int, int, float]:
     return int(programs), int(loaded), float(value)
 
 
-def test_a_second_process_compiles_nothing(folder):
-    programs, loaded, value = numbers(folder)
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A folder after one process, and its numbers."""
+    folder = tmp_path_factory.mktemp("first") / "cache"
+    return folder, *numbers(folder)
+
+
+@pytest.fixture
+def filled(first, folder):
+    """A copy of that, to be changed."""
+    shutil.copytree(first[0], folder)
+    return folder, first[1], first[3]
+
+
+def test_a_second_process_compiles_nothing(first):
+    folder, programs, loaded, value = first
     assert programs > 20 and loaded == 0
     assert numbers(folder) == (programs, programs, value)
     moved = "\n\n\n# the same code on other lines\n" + CODE
     assert numbers(folder, moved) == (programs, programs, value)
 
 
-def test_damaged_files_are_compiled_again(folder):
-    programs, _, value = numbers(folder)
+def test_damaged_files_are_compiled_again(filled):
+    folder, programs, value = filled
     files = sorted(folder.rglob("*.program"))
     assert len(files) == programs
     for k, file in enumerate(files):
@@ -104,8 +120,8 @@ def command(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, timeout=120)
 
 
-def test_the_command(folder, tmp_path):
-    programs, _, value = numbers(folder)
+def test_the_command(filled, tmp_path):
+    folder, programs, value = filled
     listed = command("--dir", folder, "ls").stdout.splitlines()
     assert len(listed) == programs and any("(tensor<4x5xf32>" in line and "this hour" in line for line in listed)
     assert f"{programs} programs" in command("--dir", folder, "stats").stdout
