@@ -52,6 +52,18 @@ _BY_MEMORY = {
     torch.ops.aten.as_strided_copy.default,
     torch.ops.aten.as_strided_scatter.default,
 }
+# Higher-order ops, the rows that mean them, and their parameters (src/ops/control.c).
+_SCAN = ("scan", ["combine_graph", "init", "xs", "additional"])
+_CONTROL: dict[Any, tuple[str, list[str]]] = {
+    getattr(torch.ops.higher_order, name): row
+    for name, row in {
+        "cond": ("cond", ["pred", "true_graph", "false_graph", "operands"]),
+        "while_loop": ("while_loop", ["cond_graph", "body_graph", "carried", "additional"]),
+        "scan": _SCAN,
+        "map_impl": _SCAN,
+    }.items()
+    if hasattr(torch.ops.higher_order, name)
+}
 _LONG = 4  # how a schema spells the default of its argument `dtype` where that is torch.int64
 # What PyTorch puts into graphs behind the decompositions.
 _PRIMS = {"prims.convert_element_type.default", "prims.fma.default"}
@@ -75,7 +87,7 @@ def has_row(op: Any) -> bool:
 
 def has_form(op: Any) -> bool:
     """Whether the packer may be given a node of this op."""
-    return op is _FRESH_COPY or str(op) in _PRIMS or has_row(op)
+    return op is _FRESH_COPY or str(op) in _PRIMS or op in _CONTROL or has_row(op)
 
 
 def row_parameters(op: OpOverload) -> list[tuple[str, str]] | None:
@@ -130,6 +142,7 @@ class Packer:
     def __init__(self, input_statements: str, n_inputs: int, random: int | None = None) -> None:
         """`random`: the number of the input that is the random state, for ops that ask for it by name."""
         self._random = random
+        self.typed: set[fx.Node] = set()  # nodes whose results' types the text says
         self.lines = [input_statements.rstrip("\n")] if input_statements.strip() else []
         self._next = n_inputs
         self._names: dict[Any, str] = {}
@@ -173,6 +186,9 @@ class Packer:
             source, index = node.args
             self._names[node] = f"{self._names[source]}:{index}"
             return
+        if node.target in _CONTROL:
+            self._add_control(node)
+            return
         if not isinstance(node.target, OpOverload):
             raise Unpackable(f"{node.target} is no op")
         op = node.target
@@ -197,6 +213,25 @@ class Packer:
         ]
         self._define(node, f"{op_name(op)}({', '.join(spelled)})")
 
+    def _add_control(self, node: fx.Node) -> None:
+        """A higher-order op: its graphs are texts among the arguments."""
+        name, parameters = _CONTROL[node.target]
+        values: list[Any] = list(node.args)
+        if name == "scan" and node.target is not torch.ops.higher_order.scan:  # map has no state
+            values.insert(1, ())
+        spelled = [f"{p}={self._control_argument(v)}" for p, v in zip(parameters, values, strict=True)]
+        self._define(node, f"{name}({', '.join(spelled)})")
+
+    def _control_argument(self, value: Any) -> str:
+        graph = value.meta.get("val") if isinstance(value, fx.Node) else None
+        if isinstance(graph, fx.GraphModule):
+            return spell_string(nested_text(graph))
+        if isinstance(value, (list, tuple)):
+            if not all(isinstance(x, fx.Node) and isinstance(x.meta.get("val"), torch.Tensor) for x in value):
+                raise Unpackable("a number that goes into a graph of control flow")
+            return f"[{', '.join(self._names[x] for x in value)}]"
+        return self._argument("T", value, [])
+
     def _add_prim(self, node: fx.Node, name: str) -> None:
         values = [
             self._argument("T", value, node.all_input_nodes) for value in node.args if name == "prims.fma.default"
@@ -212,7 +247,8 @@ class Packer:
     def _define(self, node: fx.Node, call: str) -> None:
         name = self._number()
         self._names[node] = name
-        self.lines.append(f"  {name} = {call}{_location(node)}")
+        types = f" : {_types(node)}" if node in self.typed else ""
+        self.lines.append(f"  {name} = {call}{types}{_location(node)}")
 
     def _as_memory(self, op: OpOverload, node: fx.Node) -> str:
         """The value whose row-major order is the order in which `node` lies in memory."""
@@ -275,13 +311,52 @@ class Packer:
             raise Unpackable("a constant tensor")
         return self._full(value.item(), value.dtype)
 
-    def add_return(self, value: Any) -> None:
+    def add_return(self, value: Any, ordered: bool = True) -> None:
         meta = value.meta.get("val") if isinstance(value, fx.Node) else None
         if not isinstance(meta, torch.Tensor):
             raise Unpackable(f"a result that is no tensor: {value}")
-        order = dimension_order(meta)
+        order = dimension_order(meta) if ordered else None
         suffix = "" if order is None else f" order={order}"
         self.lines.append(f"  return {self._argument('T', value, [])}{suffix}")
+
+
+def nested_text(module: fx.GraphModule) -> str:
+    """A graph inside of another one: its inputs are arrays, it draws no random numbers, and the text says its results'
+    types."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    inputs = "".join(f"  %{i} = input {_types(node)}\n" for i, node in enumerate(placeholders))
+    packer = Packer(inputs, len(placeholders))
+    returned = list(_flatten(module.graph.output_node().args[0]))
+    for node in returned:
+        while isinstance(node, fx.Node) and node.target in (operator.getitem, _FRESH_COPY):
+            node = node.args[0]
+        packer.typed.add(node)
+    for i, node in enumerate(placeholders):
+        packer.add_input(node, i)
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            value = getattr(module, str(node.target))
+            if isinstance(value, fx.GraphModule):
+                node.meta["val"] = value
+            else:
+                packer.add_constant(node, value)
+        elif node.op == "call_function":
+            if isinstance(node.target, OpOverload) and _C.is_random(op_name(node.target)):
+                raise Unpackable("random numbers in a graph of control flow")
+            packer.add_call(node)
+    for node in returned:
+        packer.add_return(node, ordered=False)
+    return "\n".join(["graph {", *packer.lines, "}"]) + "\n"
+
+
+def _types(node: fx.Node) -> str:
+    """ "f32[2, 3], none": the types of a node's results."""
+    spelled = []
+    for value in _flatten(node.meta.get("val")):
+        if value is not None and not isinstance(value, torch.Tensor):
+            raise Unpackable(f"{node} is no tensor")
+        spelled.append("none" if value is None else f"{_dtype(value.dtype)}{list(value.shape)}")
+    return ", ".join(spelled)
 
 
 def _runs(kind: str) -> bool:

@@ -454,6 +454,16 @@ tpj_status *tpj_lowering_add(tpj_lowering *lowering, const tpj_graph *graph, con
     return annotate_with_types(lowering, add_outputs(lowering, out));
 }
 
+tpj_status *tpj_lowering_nest(tpj_lowering *lowering, const tpj_graph *graph, const tpj_lower_options *options,
+                              tpj_value *const *inputs, tpj_value **out) {
+    TPJ_TRY(open_graph(lowering, graph, options));
+    for (int i = 0; i < tpj_graph_n_inputs(graph); i++) lowering->inputs[i] = inputs[i];
+    for (int i = 0; i < tpj_graph_n_nodes(graph); i++) TPJ_TRY(emit_node(lowering, i, false));
+    for (int i = 0; i < tpj_graph_n_outputs(graph); i++)
+        out[i] = tpj_lowering_value(lowering, tpj_graph_output(graph, i)->value, TPJ_N_DTYPES);
+    return NULL;
+}
+
 tpj_status *tpj_lowering_finish(tpj_lowering *lowering, const tpj_output_values *outputs, tpj_lowered *lowered) {
     int n_checks = 0, n = 0;
     for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) n_checks++;

@@ -80,6 +80,9 @@ typedef struct tpj_lowering {
 tpj_status *tpj_lowering_begin(tpj_lowering *lowering, int n_slots) TPJ_MUST_USE;
 tpj_status *tpj_lowering_add(tpj_lowering *lowering, const tpj_graph *graph, const tpj_lower_options *options,
                              tpj_output_values *out) TPJ_MUST_USE;
+/* Writes a graph's nodes where the builder stands, with values for its inputs; `out`: its results. */
+tpj_status *tpj_lowering_nest(tpj_lowering *lowering, const tpj_graph *graph, const tpj_lower_options *options,
+                              tpj_value *const *inputs, tpj_value **out) TPJ_MUST_USE;
 tpj_status *tpj_lowering_finish(tpj_lowering *lowering, const tpj_output_values *outputs,
                                 tpj_lowered *lowered) TPJ_MUST_USE;
 void tpj_lowering_end(tpj_lowering *lowering);

@@ -168,7 +168,7 @@ void tpj_check_as(tpj_emit *e, tpj_value *bad, tpj_code code, const char *messag
     X(unary) X(binary) X(compare) X(cast) X(reduce) X(scan) X(sort) X(matmul) X(distance) X(conv) X(pool) \
     X(upsample) X(linalg) X(lu) X(qr) X(eigh) X(svd) X(lstsq) X(ldl) X(matrix_exp) X(fft) X(norm) X(softmax) X(loss) X(activation) X(attention) X(index) \
     X(sized) X(embedding) X(scatter) X(view) X(view_write) X(shape) X(pad) X(create) X(random) X(distribution) \
-    X(histogram) X(optim) X(foreach) X(rnn) X(bessel) X(orthogonal) X(igamma) X(distribution_grad) X(ctc) X(sparse) \
+    X(histogram) X(optim) X(foreach) X(rnn) X(bessel) X(orthogonal) X(igamma) X(distribution_grad) X(ctc) X(sparse) X(control) \
     X(segment) X(quantize)
 /* clang-format on */
 #define TPJ_OP_FAMILY_DECLARATION(family) extern const tpj_op_def tpj_ops_##family[];

@@ -536,3 +536,63 @@ def test_foreach() -> None:
         return list(torch._foreach_sqrt(torch._foreach_addcmul(b, a, a, value=0.5)))
 
     check(fn, [X, X * 2], [X.abs(), X.abs() + 1])
+
+
+# ---- control flow ----
+
+
+def test_cond_is_part_of_the_program() -> None:
+    def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return torch.cond(
+            x.sum() > 0, lambda x, y: (x.sin(), y + 1), lambda x, y: (x.cos(), (x @ y.t())[:, :1] + y), (x, y)
+        )
+
+    for sign in (1, -1):
+        check(fn, X * sign, X + 1)
+
+
+def test_cond_within_cond_and_its_gradient() -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.max() > 1, lambda x: x.exp(), lambda x: x * 3, (x,))
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, inner, lambda x: x.square(), (x,))
+
+    run = compiled(fn)
+    for scale in (0.5, 5.0, -1.0):
+        a, b = (X * scale).requires_grad_(), (X * scale).to("tpu").requires_grad_()
+        want, got = fn(a), run(b)
+        torch.testing.assert_close(got.cpu(), want)
+        want.sum().backward()
+        got.sum().backward()
+        torch.testing.assert_close(b.grad.cpu(), a.grad)
+
+
+def test_while_loop_is_part_of_the_program() -> None:
+    from torch._higher_order_ops import while_loop
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
+        start = torch.zeros((), dtype=torch.int64, device=x.device)
+        return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 0.5 + y), (start, x))
+
+    check(fn, X, X + 1)
+
+
+def test_scan_and_map_are_part_of_the_program() -> None:
+    from torch._higher_order_ops import map as map_over
+    from torch._higher_order_ops import scan
+
+    def scanned(x: torch.Tensor, w: torch.Tensor) -> Any:
+        start = torch.zeros(4, device=x.device)
+        return scan(lambda c, row: ((c + row) * w, c.sum() + row), start, x)
+
+    check(scanned, X, X[0] + 1)
+    check(lambda x, w: map_over(lambda row, w: (row * w).cumsum(0), x, w), X, X[0] + 1)
+
+
+def test_control_flow_that_no_program_can_have_runs_by_itself() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x + torch.rand_like(x), lambda x: x - 1, (x,))
+
+    got = compiled(fn)(X.to("tpu"))
+    assert ((got.cpu() - X) >= 0).all() and ((got.cpu() - X) < 1).all()

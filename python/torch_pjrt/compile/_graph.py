@@ -296,7 +296,12 @@ class _DeviceStep:
         constants: dict[fx.Node, torch.Tensor],
     ) -> None:
         inside = {*nodes, *constants}
-        sources = dict.fromkeys(source for node in nodes for source in node.all_input_nodes if source not in inside)
+        sources = dict.fromkeys(
+            source
+            for node in nodes
+            for source in node.all_input_nodes
+            if source not in inside and not _is_graph(source)
+        )
         sources.update(dict.fromkeys(target for _, target in writes))
         self._tensors = [source for source in sources if not _is_number(source)]
         self._numbers = [source for source in sources if _is_number(source)]
@@ -308,6 +313,11 @@ class _DeviceStep:
         tensors = [_feed(values[node]) for node in self._tensors]
         results = self._program(tensors, [values[node] for node in self._numbers])
         values.update(zip(self._outputs, results, strict=True))
+
+
+def _is_graph(node: fx.Node) -> bool:
+    """A graph of control flow, which is a part of its op."""
+    return isinstance(node.meta.get("val"), fx.GraphModule)
 
 
 def _is_number(node: fx.Node) -> bool:
