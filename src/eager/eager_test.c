@@ -1,47 +1,17 @@
-/* Storages and launches on the fake plugin, whose outputs are copies of the inputs of their type, or zeros. The runtime's
- * client is never destroyed, so it gets a copy of the plugin for itself: the counters of the other tests stay their own. */
+/* Storages and launches on the fake plugin, whose outputs are copies of the inputs of their type, or zeros. */
 #include "eager/eager.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fake.h"
 #include "runner.h"
+#include "runtime.h"
 
 static fake_plugin_controls *controls;
 
-static bool copy_file(const char *from, const char *to) {
-    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
-    bool good = in != NULL && out != NULL;
-    char bytes[4096];
-    for (size_t n; good && (n = fread(bytes, 1, sizeof bytes, in)) > 0;) good = fwrite(bytes, 1, n, out) == n;
-    if (in != NULL) fclose(in);
-    if (out != NULL) good = fclose(out) == 0 && good;
-    return good;
-}
-
 /* The runtime on two devices of the fake plugin; started once. */
 static bool start(void) {
-    if (controls != NULL) return true;
-    char path[4096];
-    snprintf(path, sizeof path, "%s.eager.so", fake_path());
-    if (!copy_file(fake_path(), path)) return false;
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    fake_plugin_get_controls *get = NULL;
-    if (library != NULL) *(void **)&get = dlsym(library, "fake_plugin_get");
-    if (get == NULL) {
-        printf("%s\n", dlerror());
-        return false;
-    }
-    tpj_runtime_configure(path, "", 2);
-    tpj_status *status = tpj_runtime_start();
-    remove(path);
-    if (status == NULL)
-        controls = get();
-    else
-        printf("the runtime did not start: %s\n", tpj_status_message(status));
-    tpj_status_destroy(status);
+    controls = runtime_controls();
     return controls != NULL;
 }
 

@@ -16,13 +16,11 @@ static tpj_status *check_operands(const tpj_operand *operands, int n) {
 /* Ends the window where it has to end, now that a call with this signature was recorded. */
 static tpj_status *cut(tpj_device *device, uint64_t signature) {
     tpj_window *w = &device->window;
-    uint64_t back, most = (uint64_t)tpj_config_fused_ops();
-    bool repeats = tpj_repeat_add(w->repeat, signature, &back);
-    if (repeats && back < (uint64_t)w->n_calls && (back > 0 || w->n_calls >= TPJ_REPEAT_LEAST))
+    uint64_t back, n = (uint64_t)w->n_calls;
+    if (tpj_repeat_add(w->repeat, signature, n, &back))
         return tpj_window_flush(device, TPJ_CUT_REPEAT, w->n_calls - (int)back);
-    if ((uint64_t)w->n_calls >= most)
-        return tpj_window_flush(device, TPJ_CUT_OPS,
-                                w->n_calls - (int)tpj_repeat_divide(w->repeat, (uint64_t)w->n_calls));
+    if (n >= (uint64_t)tpj_config_fused_ops())
+        return tpj_window_flush(device, TPJ_CUT_OPS, w->n_calls - (int)tpj_repeat_divide(w->repeat, n));
     if (w->n_bytes >= (size_t)tpj_config_fused_bytes()) return tpj_window_flush(device, TPJ_CUT_BYTES, w->n_calls);
     return NULL;
 }

@@ -27,40 +27,57 @@ static void remember_cut(tpj_repeat *r, uint64_t context) {
     r->n_cuts++;
 }
 
+static uint64_t *signature_at(tpj_repeat *r, uint64_t position) { return &r->signatures[position % TPJ_REPEAT_SPAN]; }
+
 static uint64_t next_context(tpj_repeat *r, uint64_t signature) {
-    uint64_t *oldest = &r->signatures[r->position % TPJ_REPEAT_CONTEXT];
-    r->rolling = r->rolling * base + signature - *oldest * power_of_base();
-    *oldest = signature;
+    uint64_t leaving = r->position >= TPJ_REPEAT_CONTEXT ? *signature_at(r, r->position - TPJ_REPEAT_CONTEXT) : 0;
+    r->rolling = r->rolling * base + signature - leaving * power_of_base();
+    *signature_at(r, r->position) = signature;
     return tpj_hash_word(1, r->rolling) | 1; /* 0 is a free cell */
 }
 
-/* Follows the repeat that the call at `position` continues, or begins. */
-static void follow(tpj_repeat *r, uint64_t context) {
+/* Stays with the repeat as long as it goes on, whatever else the latest calls equal: inside of a step that repeats, the layers
+ * of a model repeat as well. Otherwise one begins where the context was seen last. */
+static void follow(tpj_repeat *r, uint64_t signature, uint64_t context) {
     tpj_repeat_place *place = &r->seen[context / 2 % TPJ_REPEAT_SEEN];
     uint64_t distance = place->context == context ? r->position - place->position : 0;
-    if (distance == 0)
-        r->length = 0;
-    else if (distance == r->distance && r->length > 0)
+    if (r->length > 0 && *signature_at(r, r->position - r->distance) == signature) {
         r->length++;
-    else
-        r->length = TPJ_REPEAT_CONTEXT;
-    r->distance = distance;
+    } else {
+        r->length = distance > 0 && distance < TPJ_REPEAT_SPAN ? TPJ_REPEAT_CONTEXT : 0;
+        r->distance = distance;
+    }
+    r->gaps[r->position % TPJ_REPEAT_HISTORY] = distance;
     *place = (tpj_repeat_place){context, r->position};
 }
 
-bool tpj_repeat_add(tpj_repeat *r, uint64_t signature, uint64_t *out_back) {
+/* How many calls ago a step ended, by the repeat of which `length` calls are known. */
+static uint64_t end_of_step(const tpj_repeat *r) {
+    uint64_t back = r->length;
+    if (r->distance < TPJ_REPEAT_CONTEXT) back -= TPJ_REPEAT_CONTEXT; /* the context must not reach before the loop */
+    for (; back > 0; back--) {
+        uint64_t gap = r->gaps[(r->position - 1 - back) % TPJ_REPEAT_HISTORY];
+        if (gap == 0 || gap >= r->distance) return back;
+    }
+    return 0;
+}
+
+bool tpj_repeat_add(tpj_repeat *r, uint64_t signature, uint64_t n, uint64_t *out_back) {
     uint64_t context = next_context(r, signature);
     *context_at(r, r->position) = context;
-    follow(r, context);
-    uint64_t needed = r->distance < TPJ_REPEAT_LEAST ? TPJ_REPEAT_NEAR : TPJ_REPEAT_LEAST;
-    *out_back = 0;
+    follow(r, signature, context);
     r->position++;
-    if (r->length != needed) return r->n_cuts > 0 && *cell_of(r, context) == context;
-    /* the first place at or behind the beginning whose context lies within the repeated calls */
-    uint64_t steps = r->distance < TPJ_REPEAT_CONTEXT ? (TPJ_REPEAT_CONTEXT + r->distance - 1) / r->distance : 0;
-    *out_back = r->length - steps * r->distance;
-    remember_cut(r, *context_at(r, r->position - 1 - *out_back));
-    return true;
+    *out_back = 0;
+    uint64_t needed = r->distance < TPJ_REPEAT_LEAST ? TPJ_REPEAT_NEAR : TPJ_REPEAT_LEAST;
+    if (r->length == needed) {
+        uint64_t back = end_of_step(r);
+        if (back < n) { /* else a window has ended since */
+            *out_back = back;
+            remember_cut(r, *context_at(r, r->position - 1 - back));
+            return true;
+        }
+    }
+    return n >= TPJ_REPEAT_LEAST && r->n_cuts > 0 && *cell_of(r, context) == context;
 }
 
 uint64_t tpj_repeat_divide(const tpj_repeat *r, uint64_t n) {

@@ -162,7 +162,8 @@ tpj_status *tpj_program_create_window(tpj_client *client, const tpj_window_call 
     tpj_program *program = new_program(client);
     if (program == NULL) return out_of_memory();
     program->op = "window";
-    TPJ_TRY_GOTO(tpj_lower_window(calls, n_calls, slots, n_slots, n_random, &program->lowered, out_failed));
+    TPJ_TRY_GOTO(tpj_lower_window(calls, n_calls, slots, n_slots, n_random, tpj_client_is_cpu(client),
+                                  &program->lowered, out_failed));
     measure(program);
     TPJ_TRY_GOTO(tpj_program_load(program));
     *out_program = program;

@@ -49,6 +49,10 @@ bool hlo_failed(const tpj_hlo *h);
 /* Whether the ops that follow may compute on float8. At first they may not: values of float8, of c32 and of the opaque
  * dtypes only move, and anything else fails as TPJ_NOT_IMPLEMENTED. c32 is converted to c64 for arithmetic. */
 void hlo_allow_float8(tpj_hlo *h, bool allowed);
+/* How many ops were written so far that take tens of instructions an element (exponentials, roots, quotients, ..). */
+int hlo_slow_ops(const tpj_hlo *h);
+/* The value, which what comes after it is not fused with what made it. */
+tpj_value *hlo_barrier(tpj_hlo *h, tpj_value *x);
 /* Takes the first error out of the builder (NULL: none). */
 tpj_status *hlo_take_status(tpj_hlo *h) TPJ_MUST_USE;
 tpj_arena *hlo_arena(tpj_hlo *h);     /* for arrays that emission needs; dies with the builder */

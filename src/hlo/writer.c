@@ -72,6 +72,7 @@ static const char *const MOVES[] = {
     "func.return",
     "gather",
     "if",
+    "optimization_barrier",
     "pad",
     "reduce",
     "reshape",
@@ -96,6 +97,24 @@ static bool may_compute(tpj_hlo *h, const char *name, const tpj_value *x) {
     return false;
 }
 
+static const char *const SLOW[] = {
+    "atan2", "cbrt",         "cosine",   "divide", "exponential", "exponential_minus_one",
+    "log",   "log_plus_one", "logistic", "power",  "remainder",   "rsqrt",
+    "sine",  "sqrt",         "tan",      "tanh",
+};
+
+static bool is_slow(const char *name) {
+    if (strncmp(name, "chlo.", 5) == 0) return true;
+    return bsearch(name, SLOW, sizeof SLOW / sizeof *SLOW, sizeof *SLOW, compare_names) != NULL;
+}
+
+int hlo_slow_ops(const tpj_hlo *h) { return h->n_slow; }
+
+tpj_value *hlo_barrier(tpj_hlo *h, tpj_value *x) {
+    if (!hlo_ready(h, &x, 1)) return &h->poison;
+    return hlo_op1(h, "optimization_barrier", &x, 1, NULL, x->type.dtype, x->type.rank, x->type.dims);
+}
+
 void hlo_allow_float8(tpj_hlo *h, bool allowed) { h->float8 = allowed; }
 
 tpj_value *hlo_rename(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
@@ -109,6 +128,7 @@ tpj_value *hlo_rename(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
 int hlo_open(tpj_hlo *h, const char *name, tpj_value *const *operands, int n_operands, int n_results) {
     for (int i = 0; i < n_operands && !h->failed; i++) may_compute(h, name, operands[i]);
     if (h->failed) return -1;
+    h->n_slow += is_slow(name);
     tpj_text *text = &h->body;
     int id = -1;
     if (n_results > 0) {

@@ -37,6 +37,7 @@ struct tpj_hlo {
     int location, n_locations; /* 0: none */
     const char *precision;
     bool float8; /* the op computes on float8 */
+    int n_slow;  /* see hlo_slow_ops */
     tpj_value poison;
     /* Emission code may look at a poison value's dimensions: both sides of poison.type.dims are valid memory. */
     int64_t poison_dims[2 * HLO_SPARE_DIMS];

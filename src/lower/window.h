@@ -24,9 +24,9 @@ typedef struct tpj_window_slot {
 
 /* Parameters: `input` is a slot (BUFFER), a number of the window (SCALAR), or 0 (RANDOM: all random states, u64[n, 2]).
  * Results: `target` is the slot; one for each slot that is live and written, ascending. Checks are those of the calls, in
- * their order. Floating offsets and requirements are left to the calls. On error *out_failed is the call that failed, or
+ * their order. Floating offsets and requirements are left to the calls. `for_cpu`: see window.c on loops. On error *out_failed is the call that failed, or
  * -1. */
 tpj_status *tpj_lower_window(const tpj_window_call *calls, int n_calls, const tpj_window_slot *slots, int n_slots,
-                             int n_random, tpj_lowered **out_lowered, int *out_failed) TPJ_MUST_USE;
+                             int n_random, bool for_cpu, tpj_lowered **out_lowered, int *out_failed) TPJ_MUST_USE;
 
 #endif

@@ -239,6 +239,8 @@ static pjrt_error *load(pjrt_client *client, program *p, pjrt_loaded_executable 
 }
 
 static pjrt_error *client_compile(pjrt_client_compile_args *args) {
+    if (atomic_load(&controls.fail_compile))
+        return new_error(PJRT_ERROR_CODE_INTERNAL, "injected fault of a compilation");
     INJECT();
     program *p;
     pjrt_error *error = program_create(args->program->code, args->program->code_size, args->compile_options,

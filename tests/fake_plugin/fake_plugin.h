@@ -11,6 +11,7 @@
 typedef struct fake_plugin_controls {
     atomic_int fail_call;      /* the Nth call from now on fails at once (destroying does not count); 0: none */
     atomic_int fail_execution; /* the Nth launch from now on fails on the device: its outputs have the error; 0: none */
+    atomic_bool fail_compile;  /* every compilation fails */
     atomic_bool fail_destroy;  /* destroying does its work and then reports a failure */
     atomic_int n_calls;        /* calls that fail_call counts */
     atomic_int n_live;         /* objects that the plugin owns for its caller */
