@@ -17,7 +17,7 @@ static tpj_status *check_operands(const tpj_operand *operands, int n) {
 static tpj_status *cut(tpj_device *device, uint64_t signature) {
     tpj_window *w = &device->window;
     uint64_t back, n = (uint64_t)w->n_calls;
-    if (tpj_repeat_add(w->repeat, signature, n, &back))
+    if (tpj_repeat_add(w->repeat, signature, n, w->n_bytes, &back))
         return tpj_window_flush(device, TPJ_CUT_REPEAT, w->n_calls - (int)back);
     if (n >= (uint64_t)tpj_config_fused_ops())
         return tpj_window_flush(device, TPJ_CUT_OPS, w->n_calls - (int)tpj_repeat_divide(w->repeat, n));

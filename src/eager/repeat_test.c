@@ -23,7 +23,7 @@ static bool open_player(player *p, uint64_t most) {
 
 static void play(player *p, uint64_t call) {
     uint64_t back, length = ++p->n - p->start;
-    if (!tpj_repeat_add(p->repeat, tpj_hash_word(7, call), length, &back)) {
+    if (!tpj_repeat_add(p->repeat, tpj_hash_word(7, call), length, 0, &back)) {
         if (length < p->most) return;
         back = tpj_repeat_divide(p->repeat, length);
     }
@@ -104,6 +104,39 @@ TEST(repeat_long_steps_are_cut_at_the_same_calls) {
     CHECK(n >= 500 / 128 && n <= 500 / 64 + 1);
     for (int i = before; i + n < p.n_cuts; i++) CHECK_INT(p.cuts[i + n] - p.cuts[i], 500);
     free(p.repeat);
+}
+
+/* Reads ended the windows so far; now nobody reads any more. */
+TEST(repeat_loops_that_stop_reading_are_cut) {
+    player p;
+    CHECK(open_player(&p, 4096));
+    for (int step = 0; step < 20; step++) {
+        play_step(&p, 1, 100);
+        if (step < 10) p.start = p.n;
+    }
+    CHECK(p.n_cuts > 5);
+    for (int i = 2; i < p.n_cuts; i++) CHECK_INT(p.cuts[i] - p.cuts[i - 1], 100);
+    free(p.repeat);
+}
+
+/* A second run of a loop equals the first one, far away; it equals itself as well. */
+TEST(repeat_loops_that_come_again_are_cut) {
+    for (int64_t length = 40; length < 200; length += 50) {
+        player p;
+        CHECK(open_player(&p, 4096));
+        for (int again = 0; again < 2; again++) {
+            play_step(&p, 1000, 20);
+            for (int step = 0; step < 30; step++) {
+                play_step(&p, 1, (uint64_t)length);
+                if (again == 0) p.start = p.n;
+            }
+        }
+        CHECK(p.n_cuts > 3);
+        int64_t last = p.cuts[p.n_cuts - 1] - p.cuts[p.n_cuts - 2];
+        CHECK(last > 0 && last < 200 && last % length == 0);
+        CHECK((int64_t)p.n - p.cuts[p.n_cuts - 1] < 200);
+        free(p.repeat);
+    }
 }
 
 TEST(repeat_calls_without_repeats_are_left_alone) {
