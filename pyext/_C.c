@@ -216,6 +216,16 @@ static PyObject *is_random(PyObject *self, PyObject *args) {
     return PyBool_FromLong(op != NULL && tpj_op_is_random(op));
 }
 
+/* Whether the sizes of an op's results depend on data: a call counts first, which a graph cannot. */
+static PyObject *is_sized(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, "s#", &name, &length)) return NULL;
+    const tpj_op_def *op = tpj_op_find(name, (size_t)length);
+    return PyBool_FromLong(op != NULL && tpj_op_is_sized(op));
+}
+
 /* ---- captured graphs ---- */
 /* One option for the compiler from a Python value; its texts live as long as `value` and `name` do. False: exception set. */
 static bool read_option(PyObject *name, PyObject *value, tpj_option *out) {
@@ -371,6 +381,7 @@ static PyMethodDef methods[] = {
     {"reset_fallbacks", reset_fallbacks, METH_NOARGS, NULL},
     {"row", row, METH_VARARGS, "row(op): the parameters of an op's row, None when it has none"},
     {"is_random", is_random, METH_VARARGS, "is_random(op): whether an op with a row draws random numbers"},
+    {"is_sized", is_sized, METH_VARARGS, "is_sized(op): whether the sizes of an op's results depend on data"},
     {"graph_create", graph_create, METH_VARARGS,
      "graph_create(name, body, n_tensors, n_numbers, random, device, results, precision, dump_dir, optimization_level, "
      "compiler_options): a handle for torch.ops.torch_pjrt.run_graph"},

@@ -23,6 +23,14 @@ static void write_false(tpj_hlo *h, tpj_value *const *arguments, tpj_value **res
     tpj_nested_emit(b->on_false, b->operands, b->n_operands, results);
 }
 
+/* False after failing the op: the text of a graph has to say it. */
+static bool result_type(tpj_emit *e, const tpj_nested *nested, int i, tpj_type *out_type) {
+    *out_type = tpj_nested_result_type(nested, i);
+    if (out_type->dtype != TPJ_N_DTYPES) return true;
+    tpj_fail(e, TPJ_VALUE, "a graph does not say the type of its result %d", i);
+    return false;
+}
+
 static void write_cond(tpj_emit *e, branches *b) {
     tpj_hlo *h = tpj_builder(e);
     int n = tpj_nested_n_results(b->on_true);
@@ -34,7 +42,8 @@ static void write_cond(tpj_emit *e, branches *b) {
         tpj_fail(e, TPJ_VALUE, "the branches have %d and %d results", n, tpj_nested_n_results(b->on_false));
         return;
     }
-    for (int i = 0; i < n; i++) types[i] = tpj_nested_result_type(b->on_true, i);
+    for (int i = 0; i < n; i++)
+        if (!result_type(e, b->on_true, i, &types[i])) return;
     hlo_if(h, hlo_reshape(h, predicate, 0, NULL), write_true, write_false, b, types, n, out);
     for (int i = 0; i < n; i++) tpj_out(e, out[i]);
 }
@@ -79,7 +88,7 @@ static tpj_value **join(tpj_emit *e, const char *const *names, int n_names, int 
     all = TPJ_ARENA_ARRAY(hlo_arena(tpj_builder(e)), tpj_value *, n + 1);
     *out_n = 0;
     for (int i = 0; all != NULL && i < n_names; i++)
-        for (int k = 0; k < counts[i]; k++) all[(*out_n)++] = lists[i][k];
+        for (int k = 0; lists[i] != NULL && k < counts[i]; k++) all[(*out_n)++] = lists[i][k];
     return all;
 }
 
@@ -94,8 +103,9 @@ static void emit_while(tpj_emit *e) {
     if (l.condition != NULL && l.body != NULL && all != NULL && out != NULL) {
         if (tpj_nested_n_results(l.body) != l.n_carried || tpj_nested_n_results(l.condition) != 1)
             tpj_fail(e, TPJ_VALUE, "the body returns %d of %d values", tpj_nested_n_results(l.body), l.n_carried);
-        hlo_while(h, all, l.n_all, write_condition, write_body, &l, out);
-        for (int i = 0; i < l.n_carried; i++) tpj_out(e, out[i]);
+        else
+            hlo_while(h, all, l.n_all, write_condition, write_body, &l, out);
+        for (int i = 0; i < l.n_carried && !hlo_failed(h); i++) tpj_out(e, out[i]);
     }
     tpj_nested_close(l.condition);
     tpj_nested_close(l.body);
@@ -168,7 +178,7 @@ static void write_scan(scan *s, tpj_value *const *given) {
     s->n_stacked = tpj_nested_n_results(s->body) - s->n_state;
     s->n_all = 1 + s->n_state + s->n_stacked + s->n_xs + s->n_others;
     if (s->n_xs == 0 || s->n_stacked < 0) {
-        tpj_fail(s->e, TPJ_VALUE, "%d inputs to go over, %d results", s->n_xs, s->n_stacked);
+        tpj_fail(s->e, TPJ_VALUE, s->n_xs == 0 ? "there is nothing to go over" : "the state is more than the results");
         return;
     }
     s->length = given[s->n_state]->type.dims[0];
@@ -178,8 +188,11 @@ static void write_scan(scan *s, tpj_value *const *given) {
     int n = 0;
     all[n++] = hlo_integer(h, TPJ_I32, 0);
     for (int i = 0; i < s->n_state; i++) all[n++] = given[i];
-    for (int i = 0; i < s->n_stacked; i++)
-        all[n++] = stack_of(h, tpj_nested_result_type(s->body, s->n_state + i), s->length);
+    for (int i = 0; i < s->n_stacked; i++) {
+        tpj_type type;
+        if (!result_type(s->e, s->body, s->n_state + i, &type)) return;
+        all[n++] = stack_of(h, type, s->length);
+    }
     for (int i = 0; i < s->n_xs + s->n_others; i++) all[n++] = given[s->n_state + i];
     hlo_while(h, all, s->n_all, write_more, write_step, s, out);
     for (int i = 0; i < s->n_state + s->n_stacked; i++) tpj_out(s->e, out[1 + i]);

@@ -146,7 +146,9 @@ static void count_segment_reduce(tpj_emit *e) {
 }
 
 static bool lengths_fit(tpj_emit *e) {
-    switch (tpj_size(e, 0)) {
+    int64_t found = tpj_size(e, 0);
+    if (hlo_failed(tpj_builder(e))) return false; /* in a graph nobody has counted */
+    switch (found) {
         case FITS: return true;
         case NEGATIVE: tpj_fail(e, TPJ_RUNTIME, "lengths contains negative value!"); break;
         case OVERLAPPING: tpj_fail(e, TPJ_RUNTIME, "offsets must not decrease"); break;

@@ -596,3 +596,14 @@ def test_control_flow_that_no_program_can_have_runs_by_itself() -> None:
 
     got = compiled(fn)(X.to("tpu"))
     assert ((got.cpu() - X) >= 0).all() and ((got.cpu() - X) < 1).all()
+
+
+def test_ops_that_count_first_run_by_themselves() -> None:
+    def fn(x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return torch.segment_reduce(x * 2, "mean", lengths=lengths, axis=0) + 1
+
+    check(fn, X, torch.tensor([1, 2]), n_launches=None)
+    a, b = X.clone().requires_grad_(), X.to("tpu").requires_grad_()
+    fn(a, torch.tensor([1, 2])).sum().backward()
+    compiled(fn)(b, torch.tensor([1, 2], device="tpu")).sum().backward()
+    torch.testing.assert_close(b.grad.cpu(), a.grad)
