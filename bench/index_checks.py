@@ -1,4 +1,5 @@
-"""What index checks cost: each op with and without them, in alternating rounds, in processor time, its result read.
+"""What index checks cost: each op with and without them, in alternating rounds, in processor time, its result read. The
+first decile of the rounds is compared.
 
 python bench/index_checks.py
 """
@@ -9,8 +10,8 @@ from collections.abc import Callable
 
 import torch
 
-ROUNDS = 15
-SIZES = ((16, 64, 500), (4096, 256, 4), (8192, 768, 2))  # indices, width of a row, calls a round
+# indices, width of a row, calls a round, rounds: short rounds, of which the fast ones are those that nothing disturbed
+SIZES = ((16, 64, 100, 300), (4096, 256, 4, 60), (8192, 768, 2, 15))
 
 
 def ops(n: int, width: int) -> dict[str, Callable[[], torch.Tensor]]:
@@ -35,13 +36,15 @@ def microseconds(op: Callable[[], torch.Tensor], checks: bool, calls: int) -> fl
 
 
 def main() -> None:
-    for n, width, calls in SIZES:
+    for n, width, calls, rounds in SIZES:
         for name, op in ops(n, width).items():
             samples: dict[bool, list[float]] = {True: [], False: []}
-            for i in range(ROUNDS + 1):
+            for i in range(rounds + 1):
                 for checks in (i % 2 == 0, i % 2 == 1):
                     samples[checks].append(microseconds(op, checks, calls))
-            on, off = (statistics.median(samples[checks][1:]) for checks in (True, False))  # the first round compiles
+            on, off = (
+                statistics.quantiles(samples[checks][1:], n=10)[0] for checks in (True, False)
+            )  # the first round compiles
             print(
                 f"{name:13} {n:5} x {width:3}: {on:9.1f} us checked, {off:9.1f} us not: {100 * (on / off - 1):+.1f} %"
             )

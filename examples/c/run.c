@@ -256,7 +256,7 @@ static tpj_status *run(session *s, char **args, int n_args) {
     tpj_plugin *plugin;
     char *text = NULL;
     size_t length = 0;
-    tpj_lower_options options = {.check_index = true};
+    tpj_lower_options options = {.check_index = TPJ_CHECK_RESULT};
     TPJ_TRY(read_file(args[2], &text, &length));
     tpj_status *status = tpj_graph_parse(text, length, &s->graph);
     free(text);

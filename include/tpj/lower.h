@@ -16,10 +16,12 @@ extern "C" {
 /* Where a parameter of the module comes from at launch. */
 typedef struct tpj_parameter {
     tpj_input_kind kind;
-    int input;       /* the graph input */
+    int input;       /* the graph input; TPJ_REPORT: none, but where the launch's checks report to (kind SCALAR, I64) */
     tpj_dtype dtype; /* SCALAR: the dtype that the number is made in */
     tpj_type type;   /* BUFFER: of the whole buffer */
 } tpj_parameter;
+
+enum { TPJ_REPORT = -1 };
 
 typedef struct tpj_lowered_result {
     int target;             /* graph input whose buffer this result replaces; -1: a new array */
@@ -30,8 +32,15 @@ typedef struct tpj_lowered_result {
     size_t n_bytes;         /* host bytes of the buffer */
 } tpj_lowered_result;
 
-/* A check whose I64 scalar result follows the results. It is a number less `size`, and all is well where that number lies in
- * [low, size). Of indices, it is the one that is furthest outside. */
+/* How the checks of operands whose values only the device knows reach the host. */
+typedef enum tpj_check_mode {
+    TPJ_CHECK_NONE,
+    TPJ_CHECK_RESULT, /* as one more result of the module, I64 with an element for each: of those that it looks at, the one
+                         that is furthest outside */
+    TPJ_CHECK_REPORT /* the program calls a function of the host (src/pjrt/report.h), where the client has it */
+} tpj_check_mode;
+
+/* All is well where the elements lie in [low, size). */
 typedef struct tpj_index_check {
     const char *op, *file;
     int line;
@@ -70,6 +79,7 @@ typedef struct tpj_lowered {
     int n_results;
     tpj_index_check *checks;
     int n_checks;
+    bool reports; /* TPJ_CHECK_REPORT: the checks are no result */
     tpj_requirement *requirements;
     int n_requirements;
     tpj_floating *floating;
@@ -81,7 +91,7 @@ typedef struct tpj_lowered {
 } tpj_lowered;
 
 typedef struct tpj_lower_options {
-    bool check_index;
+    tpj_check_mode check_index;
     const char *precision; /* of f32 dots: "DEFAULT" "HIGH" "HIGHEST"; NULL is HIGHEST */
     const int64_t *sizes;  /* for TPJ_OP_SIZED rows: what their count found */
     int n_sizes;

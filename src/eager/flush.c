@@ -18,6 +18,7 @@ typedef struct flush {
     tpj_program *program;
     tpj_buffer **inputs, **outputs;
     tpj_displaced displaced;
+    tpj_report *report; /* NULL: no checks, or they are a result */
 } flush;
 
 static tpj_status *out_of_memory(void) { return tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory"); }
@@ -175,7 +176,8 @@ static tpj_status *gather(flush *f, const tpj_program *program, const tpj_record
     int first = alone != NULL ? alone->first_operand : 0;
     for (int i = 0; i < lowered->n_parameters; i++) {
         const tpj_parameter *parameter = &lowered->parameters[i];
-        const tpj_recorded_operand *operand = &w->operands[first + parameter->input];
+        const tpj_recorded_operand *operand =
+            parameter->input != TPJ_REPORT ? &w->operands[first + parameter->input] : NULL;
         switch (parameter->kind) {
             case TPJ_INPUT_BUFFER: {
                 int slot = alone != NULL ? operand->slot : parameter->input;
@@ -183,6 +185,11 @@ static tpj_status *gather(flush *f, const tpj_program *program, const tpj_record
                 break;
             }
             case TPJ_INPUT_SCALAR:
+                if (operand == NULL) {
+                    TPJ_TRY(tpj_device_take_report(f->device, lowered->n_checks, &f->report));
+                    f->inputs[i] = tpj_report_operand(f->report);
+                    break;
+                }
                 TPJ_TRY(tpj_device_number(f->device, &operand->number, parameter->dtype, &f->displaced, &f->inputs[i]));
                 break;
             case TPJ_INPUT_RANDOM:
@@ -195,24 +202,56 @@ static tpj_status *gather(flush *f, const tpj_program *program, const tpj_record
     return NULL;
 }
 
-static tpj_status *execute(flush *f, tpj_program *program, const tpj_recorded_call *alone) {
-    int n_inputs = program->lowered->n_parameters;
-    tpj_buffer *random = NULL;
-    f->inputs = malloc(sizeof *f->inputs * (size_t)(n_inputs + 1));
-    f->outputs = malloc(sizeof *f->outputs * (size_t)(program->n_outputs + 1));
-    tpj_status *status = f->inputs != NULL && f->outputs != NULL ? gather(f, program, alone, &random) : out_of_memory();
-    if (status == NULL)
-        status = tpj_executable_execute(program->executable, f->device->ordinal, f->inputs, n_inputs, NULL, 0,
-                                        f->outputs, program->n_outputs);
-    tpj_buffer_release(random);
-    tpj_displaced_release(&f->displaced);
-    tpj_count_launch();
+/* Whose the checks of a launch are: of all calls, or of the one that is launched alone. */
+static tpj_status *find_origins(const flush *f, const tpj_recorded_call *alone, tpj_pending_check *pending) {
+    const tpj_window *w = f->window;
+    const tpj_recorded_call *begin = alone != NULL ? alone : w->calls, *end = begin + (alone != NULL ? 1 : f->n_calls);
+    pending->origins = malloc(sizeof *pending->origins * (size_t)(end - begin));
+    if (pending->origins == NULL) return out_of_memory();
+    int first = 0;
+    for (const tpj_recorded_call *call = begin; call < end; call++) {
+        int n = call->program->lowered->n_checks;
+        if (n == 0) continue;
+        tpj_program_retain(call->program);
+        pending->origins[pending->n_origins++] = (tpj_check_origin){call->program, first, call->file, call->line};
+        first += n;
+    }
+    return NULL;
+}
+
+static tpj_status *launch(flush *f, tpj_program *program, const tpj_recorded_call *alone, tpj_buffer **out_random) {
+    const tpj_lowered *lowered = program->lowered;
+    tpj_pending_check pending = {.program = program};
+    TPJ_TRY(gather(f, program, alone, out_random));
+    if (lowered->n_checks > 0) {
+        TPJ_TRY(tpj_device_reserve_check(f->device));
+        TPJ_TRY(find_origins(f, alone, &pending));
+    }
+    tpj_status *status =
+        tpj_executable_execute_reporting(program->executable, f->device->ordinal, f->inputs, lowered->n_parameters,
+                                         f->outputs, program->n_outputs, f->report);
+    if (status == NULL && lowered->n_checks > 0) {
+        pending.checks.report = f->report;
+        if (f->report == NULL) pending.checks.result = f->outputs[program->n_outputs - 1];
+        f->report = NULL;
+        tpj_device_keep_checks(f->device, &pending);
+    } else {
+        tpj_check_origins_release(&pending);
+    }
     return status;
 }
 
-static void take_checks(flush *f, const tpj_recorded_call *call, tpj_buffer **outputs) {
-    for (int i = 0; i < call->program->lowered->n_checks; i++)
-        tpj_device_add_check(f->device, outputs[i], call->program, i, call->file, call->line);
+static tpj_status *execute(flush *f, tpj_program *program, const tpj_recorded_call *alone) {
+    tpj_buffer *random = NULL;
+    f->inputs = malloc(sizeof *f->inputs * (size_t)(program->lowered->n_parameters + 1));
+    f->outputs = malloc(sizeof *f->outputs * (size_t)(program->n_outputs + 1));
+    tpj_status *status = f->inputs != NULL && f->outputs != NULL ? launch(f, program, alone, &random) : out_of_memory();
+    tpj_buffer_release(random);
+    tpj_report_give(f->report);
+    f->report = NULL;
+    tpj_displaced_release(&f->displaced);
+    tpj_count_launch();
+    return status;
 }
 
 static void free_arrays(flush *f) {
@@ -229,10 +268,6 @@ static tpj_status *run_whole(flush *f) {
     for (int i = 0; status == NULL && i < f->program->lowered->n_results; i++) {
         int slot = f->program->lowered->results[i].target;
         write_slot(f, slot, f->outputs[at++], w->calls[f->writers[slot]].program);
-    }
-    for (int k = 0; status == NULL && k < f->n_calls; k++) {
-        take_checks(f, &w->calls[k], f->outputs + at);
-        at += w->calls[k].program->lowered->n_checks;
     }
     free_arrays(f);
     tpj_program_release(f->program);
@@ -266,7 +301,6 @@ static tpj_status *run_call(flush *f, const tpj_recorded_call *call) {
     for (int i = 0; status == NULL && i < lowered->n_results; i++)
         if (!lowered->results[i].none)
             write_slot(f, slot_of_result(f->window, call, i), f->outputs[at++], call->program);
-    if (status == NULL) take_checks(f, call, f->outputs + at);
     free_arrays(f);
     if (status == NULL) return NULL;
     const char *file = call->file != NULL ? call->file : call->program->file;

@@ -33,8 +33,6 @@ tpj_status *tpj_fused_run(tpj_device *device, tpj_program *program, const tpj_op
     TPJ_TRY(check_operands(operands, n_operands));
     if (w->repeat == NULL) w->repeat = calloc(1, sizeof *w->repeat);
     if (w->repeat == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    if (w->n_calls > 0 && w->n_checks + program->lowered->n_checks > MOST_CHECKS / 2)
-        TPJ_TRY(tpj_window_flush(device, TPJ_CUT_CHECKS, w->n_calls));
     TPJ_TRY(tpj_window_record(device, program, operands, n_operands, random, out_storages, &signature));
     return cut(device, signature);
 }
@@ -120,7 +118,7 @@ static void write_string(tpj_text *text, const char *string) {
 }
 
 static void write_window(tpj_text *text, const tpj_fused_program *made) {
-    static const char *const names[TPJ_N_CUTS] = {"read", "repeat", "ops", "bytes", "checks"};
+    static const char *const names[TPJ_N_CUTS] = {"read", "repeat", "ops", "bytes"};
     const tpj_lowered *lowered = made->program->lowered;
     tpj_text_printf(text,
                     "{\"ops\": %d, \"hits\": %lld, \"seconds\": %.6f, \"inputs\": %d, \"results\": %d, \"cuts\": {",

@@ -2,6 +2,8 @@
 #ifndef TPJ_EAGER_INTERNAL_H
 #define TPJ_EAGER_INTERNAL_H
 
+#include <limits.h>
+
 #include "base/lock.h"
 #include "base/text.h"
 #include "cache/signatures.h"
@@ -9,7 +11,7 @@
 #include "eager/window.h"
 #include "exec/program.h"
 
-enum { INLINE_DIMS = 6, N_SCALARS = 512, MOST_CHECKS = 256, MOST_DEVICES = 1024 };
+enum { INLINE_DIMS = 6, N_SCALARS = 512, MANY_CHECKS = 256, ALL_CHECKS = INT_MAX, MOST_DEVICES = 1024 };
 
 struct tpj_storage {
     tpj_storage *previous, *next; /* live storages of the device */
@@ -36,13 +38,23 @@ typedef struct cached_scalar {
     tpj_buffer *buffer;
 } cached_scalar;
 
-typedef struct pending_check {
-    tpj_buffer *buffer;
-    tpj_program *program;
-    int check;
-    const char *file; /* where it was called, kept for the life of the process; NULL: not known */
+/* Whose a check of a window is. */
+typedef struct tpj_check_origin {
+    tpj_program *program; /* the call's; retained */
+    int first;            /* the number of its first check in the window */
+    const char *file;     /* kept for the life of the process; NULL: not known */
     int line;
-} pending_check;
+} tpj_check_origin;
+
+/* The checks of a launch that were not seen to be in order when it returned. */
+typedef struct tpj_pending_check {
+    tpj_checks checks;
+    tpj_program *program; /* retained */
+    const char *file;     /* where it was called, kept for the life of the process; NULL: not known */
+    int line;
+    tpj_check_origin *origins; /* of a window: calls with checks, in their order; owned */
+    int n_origins;
+} tpj_pending_check;
 
 /* One device. Its lock is the order of launches: it is held across Execute, which the lock rule otherwise forbids, because
  * two launches that read and donate the same buffer must reach the plugin in the order in which they took it. */
@@ -52,8 +64,9 @@ typedef struct tpj_device {
     tpj_storage *live;
     tpj_memory memory;
     cached_scalar scalars[N_SCALARS];
-    pending_check checks[MOST_CHECKS];
-    int n_checks;
+    tpj_pending_check *checks; /* oldest first */
+    int n_checks, checks_capacity;
+    tpj_report *report;      /* of an earlier launch, for the next one; may be NULL */
     struct file_name *files; /* see tpj_eager_called_at */
     tpj_window window;       /* fused mode */
 } tpj_device;
@@ -97,7 +110,6 @@ typedef enum tpj_cut {
     TPJ_CUT_REPEAT,
     TPJ_CUT_OPS,
     TPJ_CUT_BYTES,
-    TPJ_CUT_CHECKS,
     TPJ_N_CUTS
 } tpj_cut;
 /* Records a call in place of a launch, and flushes the window where it ends here. As tpj_eager_run, whose lock is held. */
@@ -134,11 +146,15 @@ void tpj_fused_program_drop(void *made); /* takes it out of the list */
 void tpj_fused_report(tpj_text *text);
 void tpj_count_launch(void);
 
-/* Waits for the device's pending checks, the oldest `n` of them, and reports the first that failed. No lock held. */
-tpj_status *tpj_device_take_checks(tpj_device *device, int n) TPJ_MUST_USE;
-/* Lock held; takes the buffer. */
-void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check, const char *file,
-                          int line);
+/* Waits for the device's pending checks, at most the oldest `most` of them, and reports the first that failed. No lock held. */
+tpj_status *tpj_device_take_checks(tpj_device *device, int most) TPJ_MUST_USE;
+/* For a launch that is about to be made; lock held. */
+tpj_status *tpj_device_take_report(tpj_device *device, int n_checks, tpj_report **out_report) TPJ_MUST_USE;
+tpj_status *tpj_device_reserve_check(tpj_device *device) TPJ_MUST_USE; /* room for one more that is pending */
+/* After it: takes the checks and the origins, retains the program, unless all checks have been made in the calling thread
+ * and found nothing. False: so they have. Lock held, room reserved. */
+void tpj_check_origins_release(const tpj_pending_check *pending);
+bool tpj_device_keep_checks(tpj_device *device, const tpj_pending_check *pending);
 /* Retained buffers of all live storages, malloc'ed. Lock not held. */
 tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, int *out_n) TPJ_MUST_USE;
 

@@ -63,6 +63,11 @@ static tpj_status *remember(const uint64_t *key, int n_words, tpj_program *progr
     return status;
 }
 
+static tpj_check_mode check_mode(void) {
+    if (!tpj_config_check_index()) return TPJ_CHECK_NONE;
+    return tpj_client_has_reports(tpj_runtime_client()) ? TPJ_CHECK_REPORT : TPJ_CHECK_RESULT;
+}
+
 tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, tpj_graph *graph,
                               const tpj_lower_options *options, tpj_program **out_program) {
     tpj_device *device;
@@ -73,7 +78,7 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, tpj
         return status;
     }
     tpj_lower_options all = *options;
-    all.check_index = tpj_config_check_index();
+    all.check_index = check_mode();
     TPJ_TRY(tpj_program_prepare(tpj_runtime_client(), graph, &all, &program));
     if (!tpj_eager_is_fused()) status = tpj_program_load(program); /* a window compiles all of its calls together */
     if (status != NULL) {
@@ -92,7 +97,7 @@ tpj_status *tpj_eager_compile_with(const uint64_t *key, int n_words, int ordinal
     tpj_program *program;
     TPJ_TRY(tpj_device_get(ordinal, &device));
     tpj_lower_options all = *options;
-    all.check_index = tpj_config_check_index();
+    all.check_index = check_mode();
     TPJ_TRY(tpj_program_compile(tpj_runtime_client(), graph, &all, compiler, &program));
     TPJ_TRY(remember(key, n_words, program));
     *out_program = program;
@@ -201,39 +206,15 @@ void tpj_compile_stats_reset(void) {
     atomic_store(&n_launches, 0);
 }
 
-/* ---- index checks ---- */
-tpj_status *tpj_device_take_checks(tpj_device *device, int n) {
-    tpj_status *first = NULL;
-    pending_check taken[MOST_CHECKS];
-    tpj_lock_acquire(&device->lock);
-    if (n > device->n_checks) n = device->n_checks;
-    device->n_checks -= n;
-    memcpy(taken, device->checks, sizeof *taken * (size_t)n);
-    memmove(device->checks, device->checks + n, sizeof *taken * (size_t)device->n_checks);
-    tpj_lock_release(&device->lock);
-    for (int i = 0; i < n; i++) {
-        tpj_status *status =
-            tpj_program_check(taken[i].program, taken[i].check, taken[i].buffer, taken[i].file, taken[i].line);
-        tpj_buffer_release(taken[i].buffer);
-        tpj_program_release(taken[i].program);
-        if (first == NULL)
-            first = status;
-        else
-            tpj_status_destroy(status);
-    }
-    return first;
-}
-
-void tpj_device_add_check(tpj_device *device, tpj_buffer *buffer, tpj_program *program, int check, const char *file,
-                          int line) {
-    tpj_program_retain(program);
-    device->checks[device->n_checks++] = (pending_check){buffer, program, check, file, line};
-}
+/* ---- where calls come from ---- */
+/* Whether this thread's latest launch left checks behind. */
+static _Thread_local bool left_checks;
 
 bool tpj_eager_wants_line(int ordinal, const tpj_program *program) {
-    if (program->lowered->n_checks > 0) return true;
-    const tpj_device *device = tpj_eager_is_fused() ? tpj_device_peek(ordinal) : NULL;
-    return device != NULL && __atomic_load_n(&device->window.novel, __ATOMIC_RELAXED);
+    if (!tpj_eager_is_fused()) return program->lowered->n_checks > 0 && left_checks;
+    const tpj_device *device = tpj_device_peek(ordinal);
+    return program->lowered->n_checks > 0 ||
+           (device != NULL && __atomic_load_n(&device->window.novel, __ATOMIC_RELAXED));
 }
 
 /* The names of the user's files, of which there are few: each is kept once, the last that was asked for in front. Under a
@@ -267,7 +248,7 @@ void tpj_eager_called_at(int ordinal, const tpj_program *program, const char *fi
     const char *kept = kept_file(device, file);
     bool recorded = tpj_window_say_line(&device->window, program, kept, line);
     for (int i = device->n_checks; !recorded && i-- > 0;) {
-        pending_check *pending = &device->checks[i];
+        tpj_pending_check *pending = &device->checks[i];
         if (pending->program != program) continue;
         if (pending->file != NULL) break; /* an earlier launch of it */
         pending->file = kept;
@@ -287,6 +268,7 @@ typedef struct launch {
     const uint64_t *random;
     tpj_buffer **inputs, **outputs;
     tpj_buffer *random_buffer;
+    tpj_report *report; /* NULL: no checks, or they are a result */
     tpj_displaced displaced;
     tpj_buffer *few_inputs[FEW], *few_outputs[FEW];
 } launch;
@@ -355,7 +337,13 @@ static tpj_status *gather_inputs(launch *l) {
                 break;
             }
             case TPJ_INPUT_SCALAR:
-                TPJ_TRY(tpj_device_number(l->device, &operand->number, parameter->dtype, &l->displaced, &l->inputs[i]));
+                if (parameter->input != TPJ_REPORT) {
+                    TPJ_TRY(
+                        tpj_device_number(l->device, &operand->number, parameter->dtype, &l->displaced, &l->inputs[i]));
+                } else {
+                    TPJ_TRY(tpj_device_take_report(l->device, lowered->n_checks, &l->report));
+                    l->inputs[i] = tpj_report_operand(l->report);
+                }
                 break;
             case TPJ_INPUT_RANDOM:
                 TPJ_TRY(
@@ -390,9 +378,14 @@ static tpj_status *store_results(launch *l, tpj_storage **out_storages) {
             TPJ_TRY(tpj_storage_define_base(storage, result->base.dtype, result->base.rank, result->base.dims));
         tpj_storage_set_buffer(storage, l->outputs[at++], l->program);
     }
-    for (int i = 0; i < lowered->n_checks; i++)
-        tpj_device_add_check(l->device, l->outputs[at++], l->program, i, NULL, 0);
     return NULL;
+}
+
+static void keep_checks(launch *l) {
+    tpj_checks checks = {.report = l->report};
+    if (l->report == NULL) checks.result = l->outputs[l->program->n_outputs - 1];
+    l->report = NULL;
+    left_checks = tpj_device_keep_checks(l->device, &(tpj_pending_check){.checks = checks, .program = l->program});
 }
 
 static tpj_status *run_locked(launch *l, tpj_storage **out_storages) {
@@ -403,8 +396,10 @@ static tpj_status *run_locked(launch *l, tpj_storage **out_storages) {
     TPJ_TRY(gather_inputs(l));
     /* the new storages first, so that nothing can fail once the launch has happened */
     TPJ_TRY(tpj_device_create_results(l->device, l->program, out_storages));
-    TPJ_TRY(tpj_executable_execute(l->program->executable, l->device->ordinal, l->inputs, lowered->n_parameters, NULL,
-                                   0, l->outputs, l->program->n_outputs));
+    if (lowered->n_checks > 0) TPJ_TRY(tpj_device_reserve_check(l->device));
+    TPJ_TRY(tpj_executable_execute_reporting(l->program->executable, l->device->ordinal, l->inputs,
+                                             lowered->n_parameters, l->outputs, l->program->n_outputs, l->report));
+    if (lowered->n_checks > 0) keep_checks(l);
     return store_results(l, out_storages);
 }
 
@@ -427,6 +422,7 @@ static tpj_status *launch_now(launch *l, tpj_storage **out_storages) {
     tpj_count_launch();
     tpj_buffer_release(l->random_buffer);
     tpj_displaced_release(&l->displaced);
+    tpj_report_give(l->report);
 done:
     if (l->inputs != l->few_inputs) free(l->inputs);
     if (l->outputs != l->few_outputs) free(l->outputs);
@@ -440,8 +436,8 @@ tpj_status *tpj_eager_run(tpj_program *program, int ordinal, const tpj_operand *
     tpj_status *status = NULL;
     TPJ_TRY(tpj_device_get(ordinal, &device));
     for (int i = 0; i < lowered->n_results; i++) out_storages[i] = NULL;
-    if (lowered->n_checks > 0 && device->n_checks + device->window.n_checks + lowered->n_checks > MOST_CHECKS)
-        TPJ_TRY_GOTO(tpj_device_take_checks(device, MOST_CHECKS / 2)); /* the older ones have run by now */
+    if (lowered->n_checks > 0 && device->n_checks >= MANY_CHECKS)
+        TPJ_TRY_GOTO(tpj_device_take_checks(device, MANY_CHECKS / 2)); /* the older ones have run by now */
     if (tpj_eager_is_fused() && program->graph != NULL) {
         tpj_lock_acquire(&device->lock);
         status = tpj_fused_run(device, program, operands, n_operands, random, out_storages);

@@ -118,7 +118,7 @@ static tpj_status *synchronize_device(tpj_device *device) {
         tpj_buffer_release(buffers[i]);
     }
     free(buffers);
-    return first != NULL ? first : tpj_device_take_checks(device, MOST_CHECKS);
+    return first != NULL ? first : tpj_device_take_checks(device, ALL_CHECKS);
 }
 
 tpj_status *tpj_runtime_synchronize(int ordinal) {

@@ -250,7 +250,7 @@ tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int ran
 tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data, size_t n_bytes) {
     tpj_device *device;
     TPJ_TRY(tpj_device_get(storage->device, &device));
-    if (n_bytes == 0) return tpj_device_take_checks(device, MOST_CHECKS);
+    if (n_bytes == 0) return tpj_device_take_checks(device, ALL_CHECKS);
     tpj_lock_acquire(&device->lock);
     tpj_status *status = tpj_window_settle(device, storage);
     if (status == NULL) status = tpj_storage_failure(storage);
@@ -265,7 +265,7 @@ tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data,
         status = tpj_program_annotate(tpj_buffer_to_host_part(buffer, offset, data, n_bytes), origin);
     tpj_buffer_release(buffer);
     tpj_program_release(origin);
-    return status != NULL ? status : tpj_device_take_checks(device, MOST_CHECKS);
+    return status != NULL ? status : tpj_device_take_checks(device, ALL_CHECKS);
 }
 
 /* Whether it was ever written, or is to be. */

@@ -185,7 +185,6 @@ static tpj_recorded_call *open_call(tpj_window *w, tpj_program *program) {
                                 .first_result = w->n_results,
                                 .first_slot = w->n_slots,
                                 .first_word = w->n_words};
-    w->n_checks += program->lowered->n_checks;
     w->key[w->n_words++] = program->id;
     return call;
 }
@@ -362,7 +361,7 @@ static void release_calls(tpj_device *device, int n_calls) {
 void tpj_window_clear(tpj_device *device) {
     tpj_window *w = &device->window;
     release_calls(device, w->n_calls);
-    w->n_calls = w->n_slots = w->n_operands = w->n_results = w->n_words = w->n_checks = 0;
+    w->n_calls = w->n_slots = w->n_operands = w->n_results = w->n_words = 0;
     w->n_bytes = 0;
     w->path = 0;
     w->novel = false;

@@ -51,7 +51,6 @@ typedef struct tpj_window {
     uint64_t *key; /* words of the calls */
     int n_calls, n_slots, n_operands, n_results, n_words;
     int capacity_calls, capacity_slots, capacity_operands, capacity_results, capacity_words;
-    int n_checks;
     size_t n_bytes;    /* of results that are not written yet, and of contents that only the window holds */
     uint64_t n_called; /* calls ever recorded: storages say when they were last written */
     uint64_t path;     /* of the calls so far */

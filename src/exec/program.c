@@ -68,7 +68,7 @@ static void measure(tpj_program *program) {
     enum { FIXED_COST = 48 * 1024 }; /* what a loaded small program was seen to hold on the CPU plugins */
     const tpj_lowered *lowered = program->lowered;
     for (int i = 0; i < lowered->n_results; i++) program->n_outputs += !lowered->results[i].none;
-    program->n_outputs += lowered->n_checks;
+    program->n_outputs += lowered->n_checks > 0 && !lowered->reports;
     program->n_bytes = FIXED_COST + lowered->module_length * 2;
 }
 
@@ -197,17 +197,46 @@ tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program)
     return tpj_status_annotate(status, "%s (first called at %s:%d)", op, program->file, program->line);
 }
 
-tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result, const char *file, int line) {
+tpj_status *tpj_program_check_error(const tpj_program *program, int check, int64_t element, const char *file,
+                                    int line) {
     const tpj_index_check *expected = &program->lowered->checks[check];
-    int64_t past = 0;
-    TPJ_TRY(tpj_buffer_to_host(result, &past, sizeof past));
-    if (past < 0 && past >= expected->low - expected->size) return NULL;
-    int64_t found = (int64_t)((uint64_t)past + (uint64_t)expected->size); /* INT64_MIN less the size has wrapped */
     tpj_status *status =
         expected->message != NULL
             ? tpj_status_create(expected->code, "%s", expected->message)
             : tpj_status_create(expected->code, "index %lld is out of bounds for dimension with size %lld",
-                                (long long)found, (long long)expected->size);
+                                (long long)element, (long long)expected->size);
     if (file == NULL) return tpj_program_annotate(status, program);
     return tpj_status_annotate(status, "%s (called at %s:%d)", program->lowered->description, file, line);
+}
+
+/* The first check whose result lies outside of what is right, or -1. */
+static tpj_status *read_result(const tpj_program *program, tpj_buffer *result, int *out_check, int64_t *out_element) {
+    enum { FEW = 32 };
+    int64_t few[FEW], *elements = few;
+    int n = program->lowered->n_checks;
+    if (n > FEW) elements = malloc(sizeof *elements * (size_t)n);
+    if (elements == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    tpj_status *status = tpj_buffer_to_host(result, elements, sizeof *elements * (size_t)n);
+    *out_check = -1;
+    for (int i = n - 1; i >= 0 && status == NULL; i--) {
+        const tpj_index_check *expected = &program->lowered->checks[i];
+        if (elements[i] >= expected->low && elements[i] < expected->size) continue;
+        *out_check = i;
+        *out_element = elements[i];
+    }
+    if (elements != few) free(elements);
+    return status;
+}
+
+tpj_status *tpj_program_read_checks(const tpj_program *program, const tpj_checks *checks, int *out_check,
+                                    int64_t *out_element) {
+    if (checks->result != NULL) return read_result(program, checks->result, out_check, out_element);
+    *out_check = tpj_report_await(checks->report, out_element);
+    return NULL;
+}
+
+void tpj_checks_release(tpj_checks *checks) {
+    tpj_buffer_release(checks->result);
+    tpj_report_give(checks->report);
+    *checks = (tpj_checks){0};
 }

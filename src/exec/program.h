@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "lower/window.h"
+#include "pjrt/report.h"
 #include "tpj/program.h"
 
 struct tpj_program {
@@ -18,7 +19,7 @@ struct tpj_program {
     tpj_graph *graph;          /* of a prepared program, to be lowered again among others; NULL otherwise */
     tpj_lower_options options; /* of a prepared program; owns what it points to */
     int n_inputs;              /* of the graph */
-    int n_outputs;             /* of the executable: results that are not none, then index checks */
+    int n_outputs;             /* of the executable: results that are not none, then the checks where they are one */
     size_t n_bytes;            /* estimate of host memory held, for the cache's bound */
     const char *op;            /* the last node's op; static; NULL for a graph without nodes */
     char *file;                /* the user's line at the first call, NULL where unknown */
@@ -51,10 +52,19 @@ bool tpj_requirement_fits(const tpj_requirement *requirement, const tpj_number *
 tpj_status *tpj_random_state_create(tpj_client *client, int device, const uint64_t random[2],
                                     tpj_buffer **out_buffer) TPJ_MUST_USE;
 
-/* Waits for the result of a check; its error, with the op and the user's line, when it found something wrong.
- * `file`, `line`: of this launch; NULL: the program's first is named. */
-tpj_status *tpj_program_check(const tpj_program *program, int check, tpj_buffer *result, const char *file,
-                              int line) TPJ_MUST_USE;
+/* The checks of one launch: its last result, or its report. */
+typedef struct tpj_checks {
+    tpj_buffer *result; /* NULL: see report */
+    tpj_report *report;
+} tpj_checks;
+/* Waits for the checks. The number of the first that found something wrong and the element that is furthest outside; -1:
+ * none did. */
+tpj_status *tpj_program_read_checks(const tpj_program *program, const tpj_checks *checks, int *out_check,
+                                    int64_t *out_element) TPJ_MUST_USE;
+/* Its error, with the op and the user's line. `file`, `line`: of this launch; NULL: the program's first is named. */
+tpj_status *tpj_program_check_error(const tpj_program *program, int check, int64_t element, const char *file,
+                                    int line) TPJ_MUST_USE;
+void tpj_checks_release(tpj_checks *checks);
 /* "add.Tensor(f32[3], number) (first called at train.py:17): " before an error of what the program made. NULL program: as it is. */
 tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program) TPJ_MUST_USE;
 

@@ -198,17 +198,18 @@ TEST(program_refuses_numbers_outside_its_limits) {
     CHECK(!tpj_requirement_fits(&span, &lowest, &high));
 }
 
-/* The fake plugin's check results are zeros, which is an index that was out of range. */
+/* The fake plugin's check results are zeros, which are made to be out of range. */
 TEST(program_waits_for_its_index_checks) {
     static const char text[] = "graph {\n  %0 = input f32[2, 3]\n  %1 = input i64[2]\n"
                                "  %2 = embedding(weight=%0, indices=%1) @ \"train.py\":12\n}\n";
-    static const tpj_lower_options checking = {.check_index = true};
+    static const tpj_lower_options checking = {.check_index = TPJ_CHECK_RESULT};
     static const int64_t two[1] = {2}, indices[2] = {0, 1};
     fixture f;
     CHECK_OK(start(&f, graph_text));
     tpj_program_release(f.program);
     f.program = NULL;
     CHECK_OK(compile(&f, text, &checking));
+    f.program->lowered->checks[0].low = 1;
     tpj_buffer_release(f.feeds[1].buffer);
     f.feeds[1].buffer = NULL;
     CHECK_OK(tpj_buffer_from_host(f.client, 0, TPJ_I64, 1, two, indices, &f.feeds[1].buffer));
@@ -216,7 +217,7 @@ TEST(program_waits_for_its_index_checks) {
     CHECK(f.outputs[0] == NULL);
     end(&f);
     CHECK_ERROR(status, TPJ_INDEX,
-                "embedding(f32[2, 3], i64[2]) (first called at train.py:12): index 2 is out of bounds for dimension "
+                "embedding(f32[2, 3], i64[2]) (first called at train.py:12): index 0 is out of bounds for dimension "
                 "with size 2");
     CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }

@@ -15,6 +15,7 @@ typedef struct run {
     tpj_buffer **inputs;  /* one per parameter of the module */
     tpj_buffer **made;    /* one per parameter: inputs that the run made and releases */
     tpj_buffer **results; /* of the module */
+    tpj_report *report;   /* NULL: no checks, or they are a result */
 } run;
 
 static void add_type(tpj_text *text, tpj_dtype dtype, int rank, const int64_t *dims) {
@@ -98,6 +99,11 @@ static tpj_status *check_offsets(const run *r) {
 
 static tpj_status *make_number(run *r, int at) {
     const tpj_parameter *parameter = &r->program->lowered->parameters[at];
+    if (parameter->input == TPJ_REPORT) {
+        TPJ_TRY(tpj_report_take(r->program->client, r->device, r->program->lowered->n_checks, &r->report));
+        tpj_buffer_retain(r->made[at] = tpj_report_operand(r->report));
+        return NULL;
+    }
     const tpj_feed *feed = &r->feeds[parameter->input];
     uint64_t bits[2];
     if (feed->buffer != NULL)
@@ -129,8 +135,12 @@ static tpj_status *gather_inputs(run *r) {
 /* Moves the results to the caller and waits for the checks behind them. */
 static tpj_status *take_results(run *r, tpj_buffer **outputs) {
     const tpj_lowered *lowered = r->program->lowered;
-    int n = r->program->n_outputs - lowered->n_checks;
-    for (int i = 0; i < lowered->n_checks; i++) TPJ_TRY(tpj_program_check(r->program, i, r->results[n + i], NULL, 0));
+    tpj_checks checks = {.report = r->report};
+    if (lowered->n_checks > 0 && r->report == NULL) checks.result = r->results[r->program->n_outputs - 1];
+    int check = -1;
+    int64_t element;
+    if (lowered->n_checks > 0) TPJ_TRY(tpj_program_read_checks(r->program, &checks, &check, &element));
+    if (check >= 0) return tpj_program_check_error(r->program, check, element, NULL, 0);
     for (int i = 0, at = 0; i < lowered->n_results; i++) {
         outputs[i] = NULL;
         if (lowered->results[i].none) continue;
@@ -148,9 +158,10 @@ tpj_status *tpj_program_run(tpj_program *program, int device, const tpj_feed *fe
     tpj_status *status = NULL;
     tpj_buffer **all = calloc((size_t)(2 * n_inputs + n_results + 1), sizeof *all);
     if (all == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    run r = {program, device, feeds, random, all, all + n_inputs, all + 2 * n_inputs};
+    run r = {program, device, feeds, random, all, all + n_inputs, all + 2 * n_inputs, NULL};
     TPJ_TRY_GOTO(gather_inputs(&r));
-    status = tpj_executable_execute(program->executable, device, r.inputs, n_inputs, NULL, 0, r.results, n_results);
+    status = tpj_executable_execute_reporting(program->executable, device, r.inputs, n_inputs, r.results, n_results,
+                                              r.report);
     if (status != NULL) {
         status = tpj_program_annotate(status, program);
         goto done;
@@ -159,6 +170,7 @@ tpj_status *tpj_program_run(tpj_program *program, int device, const tpj_feed *fe
 done:
     for (int i = 0; i < n_inputs; i++) tpj_buffer_release(r.made[i]);
     for (int i = 0; i < n_results; i++) tpj_buffer_release(r.results[i]);
+    tpj_report_give(r.report);
     free(all);
     return status;
 }

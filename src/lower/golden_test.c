@@ -38,7 +38,7 @@ static tpj_lower_options options_of(const char *text, int64_t *size) {
     if (strncmp(text, mark, sizeof mark - 1) != 0) return options;
     char line[200];
     snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
-    options.check_index = strstr(line, "check_index") != NULL;
+    options.check_index = strstr(line, "check_index") != NULL ? TPJ_CHECK_RESULT : TPJ_CHECK_NONE;
     options.count_only = strstr(line, "count_only") != NULL;
     if (strstr(line, "precision=DEFAULT") != NULL) options.precision = "DEFAULT";
     const char *sizes = strstr(line, "sizes=");

@@ -130,6 +130,15 @@ tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtyp
     return value;
 }
 
+tpj_value *tpj_lowering_report(tpj_lowering *lowering) {
+    if (lowering->report == NULL) {
+        tpj_lowering_add_parameter(lowering,
+                                   (tpj_parameter){.kind = TPJ_INPUT_SCALAR, .input = TPJ_REPORT, .dtype = TPJ_I64});
+        lowering->report = hlo_parameter(lowering->h, TPJ_I64, 0, NULL);
+    }
+    return lowering->report;
+}
+
 bool tpj_lowering_is_number(const tpj_lowering *lowering, tpj_ref ref) {
     return ref.node == TPJ_INPUT && tpj_graph_input(lowering->graph, ref.result)->number;
 }
@@ -381,7 +390,8 @@ static tpj_status *copy_facts(tpj_lowering *lowering, const tpj_output_values *o
         result->base = copy_type(arena, result->base);
         result->strides = copy_strides(arena, result);
     }
-    for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) lowered->n_checks++;
+    lowered->n_checks = lowering->n_checks;
+    lowered->reports = lowering->report != NULL;
     lowered->checks = TPJ_ARENA_ARRAY(arena, tpj_index_check, lowered->n_checks + 1);
     int i = 0;
     for (tpj_check_value *c = lowering->checks; lowered->checks != NULL && c != NULL; c = c->next) {
@@ -464,10 +474,18 @@ tpj_status *tpj_lowering_nest(tpj_lowering *lowering, const tpj_graph *graph, co
     return NULL;
 }
 
+/* One result for all of them: each that a launch has costs the host. */
+static tpj_value *checks_as_one(tpj_lowering *lowering) {
+    tpj_value **values = TPJ_ARENA_ARRAY(hlo_arena(lowering->h), tpj_value *, lowering->n_checks);
+    if (values == NULL) return hlo_fail(lowering->h, TPJ_OUT_OF_MEMORY, "out of host memory");
+    int n = 0;
+    for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) values[n++] = c->value;
+    return n == 1 ? values[0] : hlo_concatenate(lowering->h, values, n, 0);
+}
+
 tpj_status *tpj_lowering_finish(tpj_lowering *lowering, const tpj_output_values *outputs, tpj_lowered *lowered) {
-    int n_checks = 0, n = 0;
-    for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) n_checks++;
-    tpj_value **values = TPJ_ARENA_ARRAY(hlo_arena(lowering->h), tpj_value *, outputs->n + n_checks + 1);
+    int n = 0;
+    tpj_value **values = TPJ_ARENA_ARRAY(hlo_arena(lowering->h), tpj_value *, outputs->n + 1);
     if (values == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     for (int i = 0; i < outputs->n; i++) {
         int slot = outputs->slots[i];
@@ -476,7 +494,7 @@ tpj_status *tpj_lowering_finish(tpj_lowering *lowering, const tpj_output_values 
             hlo_donate(lowering->h, lowering->slots[slot].parameter - 1, n);
         values[n++] = outputs->values[i];
     }
-    for (tpj_check_value *c = lowering->checks; c != NULL; c = c->next) values[n++] = c->value;
+    if (lowering->n_checks > 0 && lowering->report == NULL) values[n++] = checks_as_one(lowering);
     TPJ_TRY(copy_facts(lowering, outputs, lowered));
     return hlo_finish(lowering->h, "main", values, n, &lowered->module, &lowered->module_length);
 }

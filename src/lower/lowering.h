@@ -14,7 +14,7 @@ typedef struct tpj_scalar_value { /* a SCALAR input made in one dtype */
 } tpj_scalar_value;
 
 typedef struct tpj_check_value {
-    tpj_value *value;
+    tpj_value *value; /* I64[1]: see TPJ_CHECK_RESULT; NULL where it is reported */
     tpj_index_check check;
     struct tpj_check_value *next;
 } tpj_check_value;
@@ -54,6 +54,7 @@ typedef struct tpj_lowering {
     int n_parameters, capacity;
     tpj_slot_value *slots;
     tpj_check_value *checks, **checks_end;
+    int n_checks;
 
     /* of the graph that is being lowered */
     const tpj_graph *graph;
@@ -73,6 +74,7 @@ typedef struct tpj_lowering {
     tpj_value ***results; /* one array per node; NULL values are undefined tensors */
     uint64_t *by_columns; /* one per node: bit i, result i lies in memory column after column */
     int *n_results;
+    tpj_value *report; /* where checks report to; NULL until used */
 } tpj_lowering;
 
 /* What makes a module, in this order: begin; for each graph, its place (the fields from slot_of to line, random_state) is set and
@@ -104,6 +106,7 @@ const tpj_arg *tpj_emit_argument(tpj_emit *e, const char *name);
 
 tpj_value *tpj_lowering_buffer(tpj_lowering *lowering, int input);
 tpj_value *tpj_lowering_scalar(tpj_lowering *lowering, int input, tpj_dtype dtype);
+tpj_value *tpj_lowering_report(tpj_lowering *lowering);
 /* The value of a reference; `number_dtype`: the dtype to make a number in, TPJ_N_DTYPES for its own. */
 tpj_value *tpj_lowering_value(tpj_lowering *lowering, tpj_ref ref, tpj_dtype number_dtype);
 bool tpj_lowering_is_number(const tpj_lowering *lowering, tpj_ref ref);

@@ -7,7 +7,7 @@
 /* The module of one op over arrays of more elements than 32 bits count; malloc'ed by the lowering. */
 static tpj_status *lower(const char *text, tpj_lowered **out_lowered) {
     static const int64_t sizes[] = {5};
-    const tpj_lower_options options = {.check_index = true, .sizes = sizes, .n_sizes = 1};
+    const tpj_lower_options options = {.check_index = TPJ_CHECK_RESULT, .sizes = sizes, .n_sizes = 1};
     tpj_graph *graph;
     TPJ_TRY(tpj_graph_parse(text, strlen(text), &graph));
     tpj_status *status = tpj_lower_graph(graph, &options, out_lowered);

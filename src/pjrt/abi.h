@@ -531,4 +531,104 @@ typedef struct pjrt_api {
     pjrt_unused_function unused_97[41];
 } pjrt_api;
 
+/* ---- host functions that CPU programs call: XLA's foreign function interface, 0.1 to 0.4 ---- */
+enum pjrt_extension_type { PJRT_EXTENSION_TYPE_FFI = 5 };
+
+typedef struct pjrt_ffi_register_handler_args {
+    size_t struct_size;
+    const char *target_name;
+    size_t target_name_size;
+    void *handler; /* xla_ffi_error *(*)(xla_ffi_call_frame *) */
+    const char *platform_name;
+    size_t platform_name_size;
+    int traits;
+} pjrt_ffi_register_handler_args;
+
+typedef struct pjrt_ffi_extension {
+    pjrt_extension_base base;
+    void *unused_0[2];
+    pjrt_error *(*register_handler)(pjrt_ffi_register_handler_args *args);
+} pjrt_ffi_extension;
+
+enum xla_ffi_extension_type { XLA_FFI_EXTENSION_METADATA = 1 };
+enum xla_ffi_execution_stage { XLA_FFI_EXECUTION_STAGE_EXECUTE = 3 };
+enum xla_ffi_data_type { XLA_FFI_DATA_TYPE_S32 = 4, XLA_FFI_DATA_TYPE_S64 = 5 };
+
+typedef struct xla_ffi_error xla_ffi_error;
+
+typedef struct xla_ffi_extension_base {
+    size_t struct_size;
+    int type;
+    struct xla_ffi_extension_base *next;
+} xla_ffi_extension_base;
+
+#define XLA_FFI_HEAD    \
+    size_t struct_size; \
+    xla_ffi_extension_base *extension_start
+
+typedef struct xla_ffi_api_version {
+    XLA_FFI_HEAD;
+    int major_version; /* out */
+    int minor_version; /* out */
+} xla_ffi_api_version;
+
+/* What a handler is asked for when it is registered. */
+typedef struct xla_ffi_metadata {
+    size_t struct_size;
+    xla_ffi_api_version api_version;
+    uint32_t traits;  /* out */
+    int64_t unused_0; /* the type of a handler's state; not in older plugins */
+} xla_ffi_metadata;
+
+typedef struct xla_ffi_metadata_extension {
+    xla_ffi_extension_base extension_base;
+    xla_ffi_metadata *metadata;
+} xla_ffi_metadata_extension;
+
+typedef struct xla_ffi_buffer {
+    XLA_FFI_HEAD;
+    int dtype;
+    void *data;
+    int64_t rank;
+    int64_t *dims;
+} xla_ffi_buffer;
+
+typedef struct xla_ffi_scalar {
+    int dtype;
+    void *value;
+} xla_ffi_scalar;
+
+typedef struct xla_ffi_args {
+    XLA_FFI_HEAD;
+    int64_t size;
+    int *types;
+    void **args; /* xla_ffi_buffer * */
+} xla_ffi_args;
+
+typedef struct xla_ffi_rets {
+    XLA_FFI_HEAD;
+    int64_t size;
+    int *types;
+    void **rets;
+} xla_ffi_rets;
+
+typedef struct xla_ffi_attrs {
+    XLA_FFI_HEAD;
+    int64_t size;
+    int *types;
+    void **names;
+    void **attrs; /* in the order of their names; xla_ffi_scalar * */
+} xla_ffi_attrs;
+
+typedef struct xla_ffi_call_frame {
+    XLA_FFI_HEAD;
+    const void *api;
+    void *ctx;
+    int stage;
+    xla_ffi_args args;
+    xla_ffi_rets rets;
+    xla_ffi_attrs attrs;
+    void *future;
+} xla_ffi_call_frame;
+
 #endif

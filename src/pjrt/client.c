@@ -134,6 +134,7 @@ tpj_status *tpj_client_create(tpj_plugin *plugin, int n_devices, tpj_client **ou
     TPJ_TRY_GOTO(connect_to_plugin(client, n_devices));
     TPJ_TRY_GOTO(read_addressable_devices(client));
     TPJ_TRY_GOTO(read_global_ids(client));
+    client->reports = tpj_report_register(client);
     tpj_log(TPJ_LOG_INFO, "%s: %d device(s) \"%s\" on platform %s", plugin->path, client->n_devices,
             client->devices[0].kind, client->platform);
     *out_client = client;
@@ -145,6 +146,7 @@ done:
 
 void tpj_client_destroy(tpj_client *client) {
     if (client == NULL) return;
+    for (int i = 0; i < client->n_devices; i++) tpj_report_destroy_all(client->devices[i].reports);
     if (client->handle != NULL && !tpj_plugin_is_forked()) {
         PJRT_ARGS(pjrt_client_destroy_args, args, .client = client->handle);
         tpj_pjrt_ignore(PJRT_CALL(client->api, client_destroy, &args));
@@ -162,6 +164,7 @@ void tpj_client_destroy(tpj_client *client) {
 const char *tpj_client_platform(const tpj_client *client) { return client->platform; }
 const char *tpj_client_platform_version(const tpj_client *client) { return client->platform_version; }
 bool tpj_client_is_cpu(const tpj_client *client) { return client->is_cpu; }
+bool tpj_client_has_reports(const tpj_client *client) { return client->reports; }
 int tpj_client_n_devices(const tpj_client *client) { return client->n_devices; }
 tpj_plugin *tpj_client_plugin(const tpj_client *client) { return client->plugin; }
 const char *tpj_client_device_kind(const tpj_client *client, int device) { return client->devices[device].kind; }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pjrt/internal.h"
+#include "pjrt/report.h"
 
 static const tpj_compile_options portable_options = {.portable = true};
 /* StableHLO's maximum and minimum propagate NaN. XLA's CPU compiler drops NaN unless told not to. */
@@ -156,7 +157,7 @@ static int next_launch(atomic_int *n_launches) {
 }
 
 static tpj_status *launch(tpj_executable *executable, int device, pjrt_buffer *const *inputs, int n_inputs,
-                          const int64_t *keep, int n_keep, pjrt_buffer **outputs) {
+                          const int64_t *keep, int n_keep, pjrt_buffer **outputs, pjrt_event **complete) {
     const tpj_client *client = executable->client;
     pjrt_execute_options own_options, *options = &plain_options;
     if (n_keep > 0 || executable->n_launches != NULL) {
@@ -168,6 +169,7 @@ static tpj_status *launch(tpj_executable *executable, int device, pjrt_buffer *c
     }
     PJRT_ARGS(pjrt_loaded_executable_execute_args, args, .executable = executable->handle, .options = options,
               .argument_lists = &inputs, .num_devices = 1, .num_args = (size_t)n_inputs, .output_lists = &outputs,
+              .device_complete_events = complete,
               .execute_device = executable->fixed_device < 0 ? client->devices[device].handle : NULL);
     return PJRT_CALL(client->api, loaded_executable_execute, &args);
 }
@@ -183,8 +185,27 @@ static tpj_status *wrap_outputs(tpj_client *client, int device, tpj_buffer **wra
     return NULL;
 }
 
-tpj_status *tpj_executable_execute(tpj_executable *executable, int device, tpj_buffer *const *inputs, int n_inputs,
-                                   const int64_t *keep, int n_keep, tpj_buffer **outputs, int n_outputs) {
+/* An event costs as much as all of a report, and a program that runs in the calling thread needs none. So one is asked for
+ * until a launch has been seen to run there, and again when one did not: that one is waited for here, on its first result. */
+static void finish_report(tpj_executable *executable, tpj_report *report, pjrt_event *complete, tpj_buffer *output) {
+    bool inline_now = tpj_report_is_complete(report);
+    if (complete == NULL && !inline_now) {
+        tpj_status_destroy(tpj_buffer_wait(output)); /* whoever reads it gets the error */
+        atomic_store_explicit(&executable->runs_behind, true, memory_order_relaxed);
+    } else if (complete != NULL && inline_now &&
+               !atomic_load_explicit(&executable->runs_behind, memory_order_relaxed)) {
+        atomic_store_explicit(&executable->runs_inline, true, memory_order_relaxed);
+    }
+    tpj_report_completes_with(report, complete);
+}
+
+static bool wants_event(const tpj_executable *executable) {
+    return atomic_load_explicit(&executable->runs_behind, memory_order_relaxed) ||
+           !atomic_load_explicit(&executable->runs_inline, memory_order_relaxed);
+}
+
+static tpj_status *execute(tpj_executable *executable, int device, tpj_buffer *const *inputs, int n_inputs,
+                           const int64_t *keep, int n_keep, tpj_buffer **outputs, int n_outputs, tpj_report *report) {
     enum { N_ON_STACK = 96 };
     void *on_stack[N_ON_STACK], **pointers = on_stack;
     tpj_status *status = NULL;
@@ -203,7 +224,8 @@ tpj_status *tpj_executable_execute(tpj_executable *executable, int device, tpj_b
     for (int i = 0; i < n_inputs; i++) input_handles[i] = inputs[i]->handle;
     for (int i = 0; i < n_outputs; i++) output_handles[i] = NULL;
     TPJ_TRY_GOTO(wrap_outputs(executable->client, device, wrappers, n_outputs));
-    status = launch(executable, device, input_handles, n_inputs, keep, n_keep, output_handles);
+    pjrt_event *complete = NULL, **wanted = report != NULL && wants_event(executable) ? &complete : NULL;
+    status = launch(executable, device, input_handles, n_inputs, keep, n_keep, output_handles, wanted);
     for (int i = 0; i < n_outputs; i++) {
         if (status == NULL) {
             wrappers[i]->handle = output_handles[i];
@@ -212,7 +234,18 @@ tpj_status *tpj_executable_execute(tpj_executable *executable, int device, tpj_b
             tpj_buffer_release(wrappers[i]);
         }
     }
+    if (status == NULL && report != NULL) finish_report(executable, report, complete, outputs[0]);
 done:
     if (pointers != on_stack) free(pointers);
     return status;
+}
+
+tpj_status *tpj_executable_execute(tpj_executable *executable, int device, tpj_buffer *const *inputs, int n_inputs,
+                                   const int64_t *keep, int n_keep, tpj_buffer **outputs, int n_outputs) {
+    return execute(executable, device, inputs, n_inputs, keep, n_keep, outputs, n_outputs, NULL);
+}
+
+tpj_status *tpj_executable_execute_reporting(tpj_executable *executable, int device, tpj_buffer *const *inputs,
+                                             int n_inputs, tpj_buffer **outputs, int n_outputs, tpj_report *report) {
+    return execute(executable, device, inputs, n_inputs, NULL, 0, outputs, n_outputs, report);
 }

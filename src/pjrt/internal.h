@@ -22,6 +22,7 @@ typedef struct tpj_device {
     pjrt_device *handle;
     int id; /* the plugin's global id */
     char *kind;
+    struct tpj_report *reports; /* that no launch uses */
 } tpj_device;
 
 struct tpj_client {
@@ -30,6 +31,7 @@ struct tpj_client {
     pjrt_client *handle;
     char *platform, *platform_version;
     bool is_cpu;
+    bool reports;        /* programs can call tpj_report's function */
     tpj_device *devices; /* addressable ones */
     int n_devices;
     int *global_ids; /* of all devices, those of other hosts too; ascending */
@@ -51,8 +53,10 @@ struct tpj_executable {
     tpj_client *client;
     pjrt_loaded_executable *handle;
     int n_outputs;
-    int fixed_device;       /* the only ordinal that it was compiled for, or -1: the device is chosen at each launch */
-    atomic_int *n_launches; /* of a program for several devices: on each ordinal so far; else NULL */
+    int fixed_device;        /* the only ordinal that it was compiled for, or -1: the device is chosen at each launch */
+    atomic_int *n_launches;  /* of a program for several devices: on each ordinal so far; else NULL */
+    atomic_bool runs_inline; /* a launch with a report was over when it returned */
+    atomic_bool runs_behind; /* a later one was not */
 };
 
 /* A plugin's error as a status: "PJRT_Client_Compile: message (INVALID_ARGUMENT)". Takes the error. `function` is the name
@@ -83,6 +87,15 @@ tpj_status *tpj_pjrt_check_fork(void) TPJ_MUST_USE;
 
 /* A buffer that takes the plugin's handle. NULL when memory is out (the handle is then still the caller's). */
 tpj_buffer *tpj_buffer_wrap(tpj_client *client, int device, pjrt_buffer *handle);
+
+/* The function that programs report to: called when it is registered, to say what it is, and whenever a program runs. */
+xla_ffi_error *tpj_report_handle(xla_ffi_call_frame *frame);
+/* Makes it known to the plugin; false where it takes none. */
+bool tpj_report_register(const tpj_client *client);
+void tpj_report_destroy_all(struct tpj_report *first);
+bool tpj_report_is_complete(const struct tpj_report *report);
+/* The event that says when the launch is over, which the report owns from now on; NULL: it is. */
+void tpj_report_completes_with(struct tpj_report *report, pjrt_event *complete);
 
 /* Appends one override; of two with one name the later counts. */
 void tpj_option_write(const tpj_option *option, tpj_text *proto);

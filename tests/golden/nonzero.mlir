@@ -1,5 +1,5 @@
 "builtin.module"() <{sym_name = "main"}> ({
-"func.func"() <{function_type = (tensor<3x4xf32>) -> (tensor<5x2xi64>), sym_name = "main", sym_visibility = "public"}> ({
+"func.func"() <{function_type = (tensor<3x4xf32>) -> (tensor<2x5xi64>), sym_name = "main", sym_visibility = "public"}> ({
 ^bb0(%1: tensor<3x4xf32>):
 %0 = "stablehlo.constant"() {value = dense<0> : tensor<i64>} : () -> tensor<i64> loc(#loc1)
 %2 = "stablehlo.reshape"(%1) : (tensor<3x4xf32>) -> tensor<12xf32> loc(#loc1)
@@ -47,7 +47,8 @@
 %42 = "stablehlo.broadcast_in_dim"(%41) {broadcast_dimensions = array<i64: 0, 1>} : (tensor<5x1xi1>) -> tensor<5x2xi1> loc(#loc1)
 %43 = "stablehlo.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64>} : (tensor<i64>) -> tensor<5x2xi64> loc(#loc1)
 %44 = "stablehlo.select"(%42, %43, %38) : (tensor<5x2xi1>, tensor<5x2xi64>, tensor<5x2xi64>) -> tensor<5x2xi64> loc(#loc1)
-"func.return"(%44) : (tensor<5x2xi64>) -> ()
+%45 = "stablehlo.transpose"(%44) {permutation = array<i64: 1, 0>} : (tensor<5x2xi64>) -> tensor<2x5xi64> loc(#loc1)
+"func.return"(%45) : (tensor<2x5xi64>) -> ()
 }) : () -> ()
 }) : () -> ()
 #loc1 = loc("nonzero")

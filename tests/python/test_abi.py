@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 ABI = (ROOT / "src" / "pjrt" / "abi.h").read_text()
 
 STRUCT = re.compile(r"typedef struct (\w+) \{(.*?)\n\} \1;", re.S)
-ENUMERATOR = re.compile(r"\b(PJRT_\w+) = (\d+)")
+ENUMERATOR = re.compile(r"\b((?:PJRT|XLA_FFI)_\w+) = (\d+)")
 HEAD = ["struct_size", "extension_start"]
 
 
@@ -36,7 +36,7 @@ def fields_of(body: str) -> list[str]:
         declaration = declaration.strip()
         if not declaration:
             continue
-        if declaration == "PJRT_HEAD":
+        if declaration in ("PJRT_HEAD", "XLA_FFI_HEAD"):
             names += HEAD
         elif function := re.match(r"PJRT_FUNCTION\((\w+)\)", declaration):
             names.append(function[1])

@@ -32,8 +32,8 @@ class FusionReport(list[dict[str, Any]]):
     """One dict a window, the oldest first; printed, it is a table.
 
     "ops", how many; "inputs" and "results" of its program; "seconds" that making the program took, and "hits", how
-    often it was used again; "cuts", how often a window ended there because of a "read", a "repeat", or a bound ("ops",
-    "bytes", "checks"); "calls", the operators as (name, file, line), the file None where it is not known.
+    often it was used again; "cuts", how often a window ended there because of a "read", a "repeat", or a bound ("ops" or
+    "bytes"); "calls", the operators as (name, file, line), the file None where it is not known.
     """
 
     def __str__(self) -> str:
