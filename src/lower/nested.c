@@ -51,7 +51,7 @@ tpj_type tpj_nested_result_type(const tpj_nested *nested, int i) {
 void tpj_nested_emit(const tpj_nested *nested, tpj_value *const *inputs, int n_inputs, tpj_value **out) {
     const tpj_lowering *outer = nested->e->lowering;
     tpj_lower_options options = *outer->options;
-    options.check_index = false;
+    options.check_index = TPJ_CHECK_NONE;
     options.count_only = false;
     if (hlo_failed(nested->e->h)) return;
     if (n_inputs != tpj_graph_n_inputs(nested->graph)) {

@@ -202,3 +202,30 @@ def test_many_checks_wait_for_a_read() -> None:
         torch.tpu.synchronize()
     torch.tpu.synchronize()
     assert x[good].item() == 1
+
+
+def test_a_program_that_runs_behind_is_waited_for() -> None:
+    """Its index comes from a product that the calling thread does not wait for."""
+    square, table = torch.ones(700, 700, device=DEVICE), torch.ones(4, 2, device=DEVICE)
+    for bad in (False, True, False):
+        index = (square @ square)[0, :2].long() - (696 if bad else 700)
+        rows = table[index]
+        if bad:
+            with pytest.raises(IndexError, match="index 4 is out of bounds for dimension with size 4"):
+                torch.tpu.synchronize()
+        else:
+            torch.tpu.synchronize()
+        assert rows.shape == (2, 2)
+
+
+def test_many_launches_with_checks_before_one_read() -> None:
+    table = torch.ones(4, 2, device=DEVICE)
+    index = torch.tensor([3], device=DEVICE)
+    for _ in range(600):
+        table[index]
+    table[index + 1]
+    for _ in range(600):
+        table[index]
+    with pytest.raises(IndexError):
+        torch.tpu.synchronize()
+    torch.tpu.synchronize()
