@@ -201,7 +201,7 @@ class Packer:
                 self._names[node] = self._names[node.args[0]]
                 return
             raise Unpackable(f"{op} has no row")
-        if _C.is_sized(op_name(op)):
+        if node.all_input_nodes and _C.is_sized(op_name(op)):  # what arange is given says its size
             raise Unpackable("the sizes of its results depend on data")
         given: dict[str, Any] = {argument.name: argument.default_value for argument in op._schema.arguments}
         given |= zip(given, node.args, strict=False)
