@@ -125,8 +125,9 @@ bool tpj_repeat_add(tpj_repeat *r, uint64_t signature, uint64_t n, uint64_t n_by
     follow(r, signature, context);
     r->position++;
     *out_back = 0;
-    if (r->length == calls_needed(r->distance) && end_of_step(r) < n)
-        return ends_at(r, end_of_step(r), out_back); /* no cut since */
+    /* a window that began in between, or right there, has cut it */
+    if (r->length == calls_needed(r->distance) && end_of_step(r) + TPJ_REPEAT_CONTEXT < n)
+        return ends_at(r, end_of_step(r), out_back);
     if (n >= TPJ_REPEAT_LEAST && r->n_cuts > 0 && *cell_of(r, context) == context) return true;
     if (is_loop(r)) return ends_at(r, lightest(r, r->rarest < n ? r->rarest : n), out_back);
     if (r->position - r->block >= r->block_size) open_block(r, 2 * r->block_size);

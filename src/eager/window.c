@@ -152,9 +152,10 @@ static tpj_status *declare_bases(const tpj_program *program, const tpj_operand *
     return NULL;
 }
 
-/* How long ago a storage was written, in calls; what is longer ago than a few calls is all the same. */
+/* How long ago a storage was written, in calls; what is longer ago than a few calls is all the same, or the first step of a loop,
+ * whose parameters nobody has updated yet, would be like no other for long. */
 static uint64_t age(const tpj_window *w, const tpj_storage *storage) {
-    enum { OLD = 32 };
+    enum { OLD = 4 };
     uint64_t calls = w->n_called - storage->written_at;
     return storage->written_at == 0 || calls > OLD ? OLD : calls;
 }
