@@ -137,9 +137,10 @@ def test_unknown_setting_is_named_with_the_nearest():
     assert "TORCH_PJRT_FALLBACK" in run(IMPORT, TORCH_PJRT_FALBACK="warn").stderr
 
 
-def test_fused_mode_says_that_it_is_missing():
-    code = "import torch\ntry: torch.ones(1, device='tpu')\nexcept NotImplementedError as error: print(error)"
-    assert "not implemented" in run(code, TORCH_PJRT_EAGER_MODE="fused").stdout
+def test_the_environment_sets_the_eager_mode():
+    code = "import torch\nprint(torch.tpu.eager_mode(), torch.ones(2, device='tpu').sum().item())"
+    for mode in ("strict", "debug", "fused"):
+        assert run(code, TORCH_PJRT_EAGER_MODE=mode).stdout.split() == [mode, "2.0"]
 
 
 def import_copy(tmp_path: Path, damage: Callable[[Path], None]) -> str:

@@ -32,7 +32,7 @@ class FusionReport(list[dict[str, Any]]):
     """One dict a window, the oldest first; printed, it is a table.
 
     "ops", how many; "inputs" and "results" of its program; "seconds" that making the program took, and "hits", how
-    often it was used again; "cuts", how often a window ended there because of a "read", a "repeat", or a bound ("ops" or
+    often it was used again; "cuts", how often a window ended there because of a "read", a "repeat", or a bound ("ops",
     "bytes"); "calls", the operators as (name, file, line), the file None where it is not known.
     """
 
