@@ -34,6 +34,7 @@ help:
 	@echo "make demo       train a byte-level GPT on device tpu and check it against the CPU"
 	@echo "make compare    a short training on both, whose losses must agree"
 	@echo "make test       unit tests, fault sweep, source checks, lint and pytest"
+	@echo "make bench      times beside PyTorch's CPU, or beside torch_tpu: PEER=/path/to/its/python"
 	@echo "make core       the C core alone (needs a C compiler, no Python); also: glue, pyext"
 	@echo "make examples   the programs of examples/c, in $(BUILD)/examples"
 	@echo "make docs       docs/settings.md and docs/operators.md, from the tables in src/"
@@ -163,6 +164,10 @@ $(BUILD)/glue/%.o: glue/%.cpp $(BUILD)/glue/precompiled.h.gch
 	$(Q)$(CXX) $(CPPFLAGS_CORE) $(CPPFLAGS) $(CXXFLAGS_GLUE) $(CXXFLAGS) -include $(BUILD)/glue/precompiled.h \
 	    @$(BUILD)/torch.cflags -MMD -MP -c $< -o $@
 
+# The exception of PyTorch's Python binding is declared among Python's headers.
+$(BUILD)/glue/interruption.o: CXXFLAGS += @$(BUILD)/python.cflags
+$(BUILD)/glue/interruption.o: $(BUILD)/python.cflags
+
 $(GLUE_LIB): $(GLUE_OBJ) $(CORE_LIB) $(BUILD)/torch.ldflags
 	$(call say,ld,$@)
 	$(Q)$(CXX) -shared -Wl,-soname,libtpj_glue.so -Wl,--gc-sections '-Wl,-rpath,$$ORIGIN' $(LDFLAGS) $(GLUE_OBJ) \
@@ -189,9 +194,17 @@ FORCE:
 demo: $(VENV_STAMP) native
 	$(VENV)/bin/python examples/train_gpt.py --device tpu
 
-# Times, in processor time; tests are not timed.
-bench: $(VENV_STAMP) native
+# Times; tests are not timed. PEER: a Python that has torch_tpu, to compare with it and not with PyTorch's CPU.
+# BENCH: which of ops, train, decode.
+bench: $(VENV_STAMP) native $(BUILD)/bench/dispatch
 	$(VENV)/bin/python bench/load.py
+	$(VENV)/bin/python bench/run.py --json out/bench.json $(if $(PEER),--peer $(PEER)) $(BENCH)
+
+$(BUILD)/bench/%: bench/c/%.c $(BUILD)/libtpj.so
+	@mkdir -p $(@D)
+	$(call say,cc,$<)
+	$(Q)$(CC) $(CPPFLAGS_CORE) $(CPPFLAGS) -std=c11 $(OPT) -g $(WARNINGS) $(CFLAGS) $< $(BUILD)/libtpj.so \
+	    '-Wl,-rpath,$$ORIGIN/..' -o $@
 
 # The same training on the CPU and on the device, without dropout and from the same weights: the losses must agree.
 compare: $(VENV_STAMP) native

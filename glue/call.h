@@ -22,6 +22,8 @@ public:
     const c10::SmallVectorImpl<uint64_t> &key() const { return key_; }
     c10::SmallVectorImpl<uint64_t> &key() { return key_; }
     const c10::SmallVectorImpl<tpj_operand> &operands() const { return operands_; }
+    /* Per operand; NULL for numbers. Borrowed from the call. */
+    const c10::SmallVectorImpl<const at::Tensor *> &tensors() const { return tensors_; }
     int n_operands() const { return static_cast<int>(operands_.size()); }
     c10::DeviceIndex device() const { return device_; } /* -1: no tensor said one */
 

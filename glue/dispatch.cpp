@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "base/config.h"
+#include "debug.h"
 #include "indexing.h"
 #include "out.h"
 
@@ -83,8 +84,6 @@ tpj_program *find_or_compile(tpj_glue_call &call, bool count_only = false, const
     return call.can_float() ? find_floating(call, count_only, sizes)
                             : compile(call, call.key(), false, count_only, sizes);
 }
-
-bool is_debug_mode() { return tpj_config_eager_mode()[0] == 'd'; }
 
 /* Bad indices are found by the device, after the line that gave them has been left. */
 C10_NOINLINE void say_line(c10::DeviceIndex device, const tpj_program *program) {
@@ -267,11 +266,19 @@ tpj_glue_storages tpj_glue_launch(const tpj_glue_operands &call, tpj_program *pr
     uint64_t random[2] = {0, 0};
     if (const uint64_t count = tpj_program_random_count(program))
         tpj_generator_reserve(generator, call.device(), count, random);
-    tpj_status *status = tpj_eager_run(program, call.device(), call.operands().data(),
-                                       static_cast<int>(call.operands().size()), random, storages.data());
+    const bool debugs = tpj_glue_is_debug_mode();
+    tpj_status *status = C10_UNLIKELY(debugs) ? tpj_glue_check_operands(call, program) : nullptr;
+    if (C10_LIKELY(status == nullptr))
+        status = tpj_eager_run(program, call.device(), call.operands().data(), static_cast<int>(call.operands().size()),
+                               random, storages.data());
     if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(tpj_eager_wants_line(call.device(), program)))
         say_line(call.device(), program);
-    if (C10_LIKELY(status == nullptr) && C10_UNLIKELY(is_debug_mode())) status = tpj_runtime_synchronize(call.device());
+    if (C10_UNLIKELY(debugs)) {
+        if (status == nullptr) status = tpj_runtime_synchronize(call.device());
+        if (status == nullptr) status = tpj_glue_check_results(call, program, storages);
+        if (status != nullptr && tpj_status_code(status) != TPJ_INTERRUPTED)
+            status = tpj_glue_add_module(status, program);
+    }
     if (C10_UNLIKELY(status != nullptr)) {
         for (tpj_storage *storage : storages) tpj_storage_destroy(storage);
         std::string file;

@@ -22,6 +22,7 @@ void tpj_glue_throw(tpj_status *status) {
         case TPJ_UNAVAILABLE:
         case TPJ_DEVICE:
         case TPJ_INTERNAL: break;
+        case TPJ_INTERRUPTED: tpj_glue_throw_interruption();
     }
     throw c10::Error(here, std::move(message));
 }

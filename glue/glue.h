@@ -31,6 +31,8 @@ inline c10::Device tpj_glue_device(c10::DeviceIndex index) { return {tpj_glue_de
 /* ---- errors ---- */
 /* Throws what the status' code maps to in Python, with its message; takes the status, which is not NULL. */
 [[noreturn]] void tpj_glue_throw(tpj_status *status);
+/* A Python exception is set on this thread, by a signal handler: lets it out. */
+[[noreturn]] void tpj_glue_throw_interruption();
 inline void tpj_glue_check(tpj_status *status) {
     if (C10_UNLIKELY(status != nullptr)) tpj_glue_throw(status);
 }

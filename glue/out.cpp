@@ -132,7 +132,7 @@ void take_result(const at::Tensor &out, at::Tensor value, const tpj_glue_op &op)
     tpj_storage *storage = storage_of(value);
     /* the value's own storage object is left empty */
     value.storage().set_data_ptr(c10::DataPtr(nullptr, out.device())).release_context();
-    tpj_storage_adopt(storage_of(out), storage);
+    tpj_glue_check(tpj_storage_adopt(storage_of(out), storage));
 }
 
 /* Runs PyTorch's kernel for tensors without memory, if there is one: it checks arguments as the CPU's does. */

@@ -8,8 +8,10 @@
 #include <string.h>
 
 #include "base/config.h"
+#include "base/interrupt.h"
 #include "eager/eager.h"
 #include "exec/compile.h"
+#include "exec/pool.h"
 #include "glue/api.h"
 #include "tpj/graph.h"
 #include "tpj/pjrt.h"
@@ -40,11 +42,30 @@ static PyObject *raise_status(tpj_status *status) {
         case TPJ_UNAVAILABLE:
         case TPJ_DEVICE:
         case TPJ_INTERNAL: error = Py_NewRef(PyExc_RuntimeError); break;
+        case TPJ_INTERRUPTED: tpj_status_destroy(status); return NULL; /* the exception is set */
     }
     PyErr_SetString(error, tpj_status_message(status));
     Py_DECREF(error);
     tpj_status_destroy(status);
     return NULL;
+}
+
+/* Asked by blocking waits, which hold neither the GIL nor a lock: whether a signal handler has raised. The exception stays set
+ * on this thread. Handlers run on the main thread alone; on others the answer is no. */
+static bool is_interrupted(void) {
+    if (!Py_IsInitialized()) return false;
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    return raised;
+}
+
+static PyObject *stop_compiling(PyObject *self, PyObject *args) {
+    int milliseconds;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "i", &milliseconds)) return NULL;
+    Py_BEGIN_ALLOW_THREADS tpj_pool_stop(milliseconds);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyObject *none_or_raise(tpj_status *status) {
@@ -142,7 +163,9 @@ static PyObject *device_info(PyObject *self, PyObject *args) {
 static PyObject *compile_stats(PyObject *self, PyObject *args) {
     (void)self, (void)args;
     tpj_compile_stats stats;
-    tpj_compile_stats_get(&stats);
+    tpj_status *status;
+    Py_BEGIN_ALLOW_THREADS status = tpj_compile_stats_get(&stats);
+    Py_END_ALLOW_THREADS if (status != NULL) return raise_status(status);
     PyObject *dict = PyDict_New();
     if (dict == NULL) return NULL;
     if (set_item(dict, "programs", PyLong_FromLongLong(stats.programs)) < 0 ||
@@ -154,6 +177,17 @@ static PyObject *compile_stats(PyObject *self, PyObject *args) {
         return NULL;
     }
     return dict;
+}
+
+static PyObject *memory_holders(PyObject *self, PyObject *args) {
+    int device, most;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ii", &device, &most)) return NULL;
+    char *lines;
+    Py_BEGIN_ALLOW_THREADS lines = tpj_memory_describe(device, most);
+    Py_END_ALLOW_THREADS PyObject *text = lines != NULL ? PyUnicode_FromString(lines) : PyErr_NoMemory();
+    free(lines);
+    return text;
 }
 
 static PyObject *reset_compile_stats(PyObject *self, PyObject *args) {
@@ -372,6 +406,10 @@ static PyMethodDef methods[] = {
     {"client_info", client_info, METH_NOARGS, "Platform, versions and plugin."},
     {"device_info", device_info, METH_VARARGS, "device_info(device)"},
     {"compile_stats", compile_stats, METH_NOARGS, "Programs made and launched."},
+    {"memory_holders", memory_holders, METH_VARARGS,
+     "Which programs made what a device's storages hold: lines of text."},
+    {"stop_compiling", stop_compiling, METH_VARARGS,
+     "Before the process ends: waits for running compilations, so many milliseconds at most; the others never begin."},
     {"reset_compile_stats", reset_compile_stats, METH_NOARGS, NULL},
     {"flush", flush, METH_VARARGS, "flush(device=-1): launch what fused mode has gathered"},
     {"fusion_report", fusion_report, METH_NOARGS, "The windows of fused mode, as JSON."},
@@ -486,6 +524,7 @@ static int execute(PyObject *self) {
     if (own_folder == NULL && (own_folder = folder_of("torch_pjrt")) == NULL) return -1;
     tpj_glue_set_line_finder(find_user_line);
     tpj_glue_set_tracer(trace);
+    tpj_interrupt_set(is_interrupted);
     tpj_glue_register();
     return 0;
 }

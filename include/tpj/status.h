@@ -40,7 +40,8 @@ typedef enum tpj_code {
     TPJ_OUT_OF_MEMORY,   /* torch.OutOfMemoryError */
     TPJ_UNAVAILABLE,     /* RuntimeError: no usable plugin or device */
     TPJ_DEVICE,          /* RuntimeError: the device or its compiler reported a failure */
-    TPJ_INTERNAL         /* RuntimeError: a defect of this library */
+    TPJ_INTERNAL,        /* RuntimeError: a defect of this library */
+    TPJ_INTERRUPTED      /* the exception that the interruption has set, such as KeyboardInterrupt */
 } tpj_code;
 
 typedef struct tpj_status tpj_status;

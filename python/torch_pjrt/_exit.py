@@ -5,6 +5,9 @@ thread that drops the pass last takes the GIL for it. If that is the device's th
 finalised by then, Python ends the thread by unwinding it, and C++ ends the process: "terminate called without an
 active exception". A script that ends right after `backward()` met this in one of three runs on a loaded machine. So
 wait at exit, without the GIL, until those threads sleep again: about a millisecond.
+
+Compilations on other threads are waited for as well, those that have begun: a compiler whose process tears it down
+while it works crashes.
 """
 
 import atexit
@@ -18,13 +21,21 @@ _AUTOGRAD_THREADS = "pt_autograd"  # PyTorch's name of them
 _LONGEST_WAIT = 0.5  # seconds
 
 
+_LONGEST_COMPILATION = 10_000  # milliseconds
+
+
 def register() -> None:
-    atexit.register(_wait_for_autograd)
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    if not _C.started() or _C.in_bad_fork():
+        return
+    _C.stop_compiling(_LONGEST_COMPILATION)
+    _wait_for_autograd()
 
 
 def _wait_for_autograd() -> None:
-    if not _C.started() or _C.in_bad_fork():
-        return
     deadline = time.monotonic() + _LONGEST_WAIT
     asleep = 0
     while asleep < 2 and time.monotonic() < deadline:

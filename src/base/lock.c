@@ -1,7 +1,9 @@
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "base/lock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #ifdef TPJ_DEBUG
 enum { MAX_HELD = 16 };
@@ -52,3 +54,15 @@ void tpj_lock_release(tpj_lock *lock) {
 }
 
 void tpj_lock_wait(tpj_lock *lock, pthread_cond_t *condition) { pthread_cond_wait(condition, &lock->mutex); }
+
+void tpj_lock_wait_for(tpj_lock *lock, pthread_cond_t *condition, int milliseconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += milliseconds / 1000;
+    until.tv_nsec += milliseconds % 1000 * 1000000L;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(condition, &lock->mutex, &until);
+}

@@ -36,5 +36,7 @@ void tpj_lock_acquire(tpj_lock *lock);
 void tpj_lock_release(tpj_lock *lock);
 /* pthread_cond_wait on a held lock. */
 void tpj_lock_wait(tpj_lock *lock, pthread_cond_t *condition);
+/* The same for so many milliseconds at most. */
+void tpj_lock_wait_for(tpj_lock *lock, pthread_cond_t *condition, int milliseconds);
 
 #endif

@@ -62,6 +62,9 @@ typedef struct tpj_memory {
     int64_t allocated, peak, n_allocated, n_freed, live, peak_live, allocated_total, freed_total;
 } tpj_memory;
 void tpj_memory_get(int device, tpj_memory *out_memory);
+/* Who holds it, the largest first, a line each: "4096 bytes in 2 storages: mul.Tensor(f32[4, 8], number) (first called at
+ * train.py:17)". malloc'ed, the caller frees; NULL without memory. */
+char *tpj_memory_describe(int device, int most_lines);
 void tpj_memory_reset_peak(int device);
 void tpj_memory_reset_accumulated(int device);
 
@@ -83,7 +86,7 @@ typedef struct tpj_compile_stats {
     double seconds;   /* that making them took */
     int64_t launches;
 } tpj_compile_stats;
-void tpj_compile_stats_get(tpj_compile_stats *out_stats);
+tpj_status *tpj_compile_stats_get(tpj_compile_stats *out_stats) TPJ_MUST_USE; /* waits for programs being compiled */
 void tpj_compile_stats_reset(void);
 
 /* ---- calling an op ---- */
@@ -95,8 +98,9 @@ typedef struct tpj_operand {
 
 /* The program remembered under the key, retained for the caller, or NULL. */
 tpj_program *tpj_eager_find(const uint64_t *key, int n_words);
-/* Compiles `graph` (its outputs, or all results of its last node where it has none) for `device` and remembers it; in fused
- * mode it is lowered only. Takes the graph, also on error. The program is retained for the caller. What `options` say must be in the key; index checks follow
+/* Lowers `graph` (its outputs, or all results of its last node where it has none) for `device`, has it compiled by the
+ * compile threads (src/exec/pool.h) and remembers it: it can be run at once, what the compiler may refuse is the error of
+ * its calls' results. In fused mode it is lowered only. Takes the graph, also on error. The program is retained for the caller. What `options` say must be in the key; index checks follow
  * the setting, whatever they say. */
 tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int device, tpj_graph *graph,
                               const tpj_lower_options *options, tpj_program **out_program) TPJ_MUST_USE;
@@ -127,7 +131,7 @@ char *tpj_eager_fusion_report(void);
 tpj_program *tpj_eager_find_floating(uint64_t *key, int n_words, const tpj_operand *operands, bool *out_float);
 /* Whether a program whose values float, just compiled, serves the call's own. */
 bool tpj_eager_fits(const tpj_program *program, const tpj_operand *operands);
-/* Launches, or in fused mode records the call, whose results are then written when the window is flushed: by a read of one
+/* Launches, or queues the call up behind those that wait for their program (backlog.h), or in fused mode records the call, whose results are then written when the window is flushed: by a read of one
  * of them, or at the places that docs/fused.md names. `random` is the generator's (seed, offset) for programs that draw. `out_storages[i]` receives a new storage
  * for each result with target -1 (NULL for targets and for none). Nothing is written on error. */
 tpj_status *tpj_eager_run(tpj_program *program, int device, const tpj_operand *operands, int n_operands,
@@ -136,6 +140,10 @@ tpj_status *tpj_eager_run(tpj_program *program, int device, const tpj_operand *o
  * is part of a window that was not seen before; and to say so (copied). */
 bool tpj_eager_wants_line(int device, const tpj_program *program);
 void tpj_eager_called_at(int device, const tpj_program *program, const char *file, int line);
+/* For errors: the op with its operands; the StableHLO of the program into a new file, in the folder that dump_dir names or
+ * in the one for temporary files. False: it cannot be written. */
+const char *tpj_eager_description(const tpj_program *program);
+bool tpj_eager_write_module(const tpj_program *program, char *out_path, size_t n);
 /* For keys: the storage's base shape is exactly these dims and dtype in row-major order (or it was never written and its
  * size fits), so that a tensor of that shape at offset 0 needs no view. Otherwise the base has to be in the key:
  * tpj_storage_base copies it. */
@@ -144,8 +152,9 @@ bool tpj_storage_is_plain(const tpj_storage *storage, tpj_dtype dtype, int rank,
 int tpj_storage_base(const tpj_storage *storage, tpj_dtype *out_dtype, int64_t *out_dims);
 /* Declares the base shape of a storage that was never written, so that a partial write needs no reinterpretation. */
 void tpj_storage_set_base(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims);
-/* Moves the contents of a freshly made storage into dst (same device and bytes) and destroys src: how out= takes a result. */
-void tpj_storage_adopt(tpj_storage *dst, tpj_storage *src);
+/* Moves the contents of a freshly made storage into dst (same device and bytes) and destroys src, also on error: how out=
+ * takes a result. */
+tpj_status *tpj_storage_adopt(tpj_storage *dst, tpj_storage *src) TPJ_MUST_USE;
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

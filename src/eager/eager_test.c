@@ -1,9 +1,12 @@
 /* Storages and launches on the fake plugin, whose outputs are copies of the inputs of their type, or zeros. */
 #include "eager/eager.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/config.h"
+#include "base/interrupt.h"
 #include "runner.h"
 #include "runtime.h"
 
@@ -39,7 +42,7 @@ TEST(eager_storages_hold_what_was_written) {
     float more[7];
     CHECK_OK(tpj_storage_to_host(other, 0, more, sizeof more));
     CHECK(memcmp(more, values, sizeof values) == 0 && more[6] == 0);
-    tpj_storage_adopt(storage, other);
+    CHECK_OK(tpj_storage_adopt(storage, other));
     tpj_storage_destroy(storage);
 }
 
@@ -156,7 +159,7 @@ TEST(eager_calls_find_their_program) {
     uint64_t key[2] = {1, 100};
     CHECK_OK(make_filled(&x));
     tpj_operand operands[2] = {{.storage = x}, half()};
-    tpj_compile_stats_get(&before);
+    CHECK_OK(tpj_compile_stats_get(&before));
     CHECK(tpj_eager_find(key, 2) == NULL);
     CHECK_OK(compile(key, 2, add_text, &program));
     CHECK_INT(tpj_program_n_results(program), 1);
@@ -166,7 +169,7 @@ TEST(eager_calls_find_their_program) {
     tpj_storage_destroy(result);
     found = tpj_eager_find(key, 2);
     CHECK(found == program);
-    tpj_compile_stats_get(&after);
+    CHECK_OK(tpj_compile_stats_get(&after));
     CHECK_INT(after.programs - before.programs, 1);
     CHECK_INT(after.hits - before.hits, 1);
     CHECK_INT(after.launches - before.launches, 1);
@@ -252,13 +255,177 @@ TEST(eager_errors_of_the_device_name_the_op) {
     CHECK(status != NULL && strstr(tpj_status_message(status), "add.Tensor") != NULL);
     CHECK(strstr(tpj_status_message(status), "train.py:17") != NULL);
     tpj_status_destroy(status);
-    status = tpj_runtime_synchronize(0);
-    CHECK(status != NULL);
-    tpj_status_destroy(status);
+    CHECK_OK(tpj_runtime_synchronize(0)); /* it has been said */
+    CHECK_ERROR(tpj_storage_to_host(result, 0, read, sizeof read), TPJ_DEVICE, "add.Tensor");
     tpj_storage_destroy(result);
+    atomic_store(&controls->fail_execution, 1);
+    CHECK_OK(tpj_eager_run(program, 0, operands, 2, NULL, &result));
+    CHECK_ERROR(tpj_runtime_synchronize(0), TPJ_DEVICE, "add.Tensor");
     CHECK_OK(tpj_runtime_synchronize(0));
+    tpj_storage_destroy(result);
     tpj_program_release(program);
     tpj_storage_destroy(x);
+}
+
+/* What was asked for, what is held, by whom; after something was freed the same call passes. */
+TEST(eager_out_of_memory_says_who_holds_it) {
+    CHECK(start());
+    tpj_storage *x, *y, *more, *copied;
+    tpj_program *program;
+    uint64_t key[2] = {5, 100};
+    CHECK_OK(make_filled(&x));
+    tpj_operand operands[2] = {{.storage = x}, half()};
+    CHECK_OK(compile(key, 2, add_text, &program));
+    CHECK_OK(tpj_eager_run(program, 0, operands, 2, NULL, &y));
+    CHECK_OK(tpj_storage_create(0, sizeof values, &copied));
+    atomic_store(&controls->memory_limit, atomic_load(&controls->memory_held) + 20);
+    tpj_status *status = tpj_eager_run(program, 0, operands, 2, NULL, &more);
+    CHECK(tpj_status_code(status) == TPJ_OUT_OF_MEMORY);
+    const char *message = tpj_status_message(status);
+    CHECK(strstr(message, "add.Tensor(f32[2, 3], number): ") == message && strstr(message, "asked for: 24 bytes"));
+    CHECK(strstr(message, "24 bytes in 1 storage: add.Tensor(f32[2, 3], number) (first called at train.py:17)"));
+    CHECK(strstr(message, "copied from the host"));
+    tpj_status_destroy(status);
+    CHECK_ERROR(tpj_storage_from_host(copied, TPJ_F32, 2, dims, values), TPJ_OUT_OF_MEMORY, "asked for: 24 bytes");
+    char *lines = tpj_memory_describe(0, 1);
+    CHECK(lines != NULL && strchr(lines, '\n') == NULL && strstr(lines, "bytes in") != NULL);
+    free(lines);
+    tpj_storage_destroy(y);
+    for (int i = 0; i < 10000 && atomic_load(&controls->memory_held) + 24 > atomic_load(&controls->memory_limit); i++)
+        sched_yield(); /* the plugin's thread may still be done with the launch that made y */
+    CHECK_OK(tpj_eager_run(program, 0, operands, 2, NULL, &more));
+    atomic_store(&controls->memory_limit, 0);
+    tpj_storage_destroy(more);
+    tpj_storage_destroy(copied);
+    tpj_program_release(program);
+    tpj_storage_destroy(x);
+}
+
+/* ---- calls that wait for their program ---- */
+static void compile_beside(bool beside, int microseconds) {
+    tpj_status_destroy(tpj_config_set(tpj_config_find("compile_threads"), beside ? "2" : "0"));
+    atomic_store(&controls->compile_delay, microseconds);
+}
+
+/* Calls of two programs that compile, and of one that is there already: all in their order, all read right. Operands and
+ * results may be destroyed while they wait. */
+TEST(eager_calls_wait_for_programs_in_their_order) {
+    CHECK(start());
+    tpj_storage *x, *y, *z, *gone, *none[1];
+    tpj_program *add, *in_place, *there;
+    tpj_memory before, after;
+    tpj_compile_stats stats;
+    uint64_t keys[3][2] = {{10, 100}, {11, 100}, {12, 100}};
+    float read[6] = {0};
+    tpj_memory_get(0, &before);
+    CHECK_OK(make_filled(&x));
+    CHECK_OK(compile(keys[2], 2, add_text, &there));
+    compile_beside(true, 20000);
+    CHECK_OK(compile(keys[0], 2, add_text, &add));
+    CHECK_OK(compile(keys[1], 2, add_in_place_text, &in_place));
+    tpj_operand operands[2] = {{.storage = x}, half()};
+    CHECK_OK(tpj_eager_run(add, 0, operands, 2, NULL, &y));
+    CHECK(tpj_storage_is_plain(y, TPJ_F32, 2, dims));
+    CHECK_OK(tpj_eager_run(there, 0, operands, 2, NULL, &gone));
+    tpj_storage_destroy(gone);
+    operands[0].storage = y;
+    CHECK_OK(tpj_eager_run(in_place, 0, operands, 2, NULL, none));
+    CHECK_OK(tpj_eager_run(there, 0, operands, 2, NULL, &z));
+    tpj_storage_destroy(y);
+    tpj_storage_destroy(x);
+    CHECK_OK(tpj_storage_to_host(z, 0, read, sizeof read));
+    CHECK(memcmp(read, values, sizeof read) == 0);
+    CHECK_OK(tpj_compile_stats_get(&stats));
+    tpj_storage_destroy(z);
+    CHECK_OK(tpj_runtime_synchronize(0));
+    tpj_memory_get(0, &after);
+    CHECK_INT(after.allocated, before.allocated);
+    compile_beside(false, 0);
+    tpj_program_release(add);
+    tpj_program_release(in_place);
+    tpj_program_release(there);
+}
+
+/* What the compiler refuses is the error of the results and of all that is made of them, and of nothing else. */
+TEST(eager_calls_that_waited_in_vain_say_why) {
+    CHECK(start());
+    tpj_storage *x, *y, *z, *good;
+    tpj_program *bad, *there;
+    uint64_t keys[2][2] = {{13, 100}, {14, 100}};
+    float read[6];
+    CHECK_OK(make_filled(&x));
+    CHECK_OK(compile(keys[1], 2, add_text, &there));
+    compile_beside(true, 20000);
+    tpj_operand operands[2] = {{.storage = x}, half()};
+    tpj_storage *number; /* 0.5 is on the device from here */
+    CHECK_OK(tpj_eager_run(there, 0, operands, 2, NULL, &number));
+    atomic_store(&controls->fail_call, 1);
+    CHECK_OK(compile(keys[0], 2, add_text, &bad));
+    CHECK_OK(tpj_eager_run(bad, 0, operands, 2, NULL, &y));
+    operands[0].storage = y;
+    CHECK_OK(tpj_eager_run(there, 0, operands, 2, NULL, &z));
+    operands[0].storage = x;
+    CHECK_OK(tpj_eager_run(there, 0, operands, 2, NULL, &good));
+    CHECK_ERROR(tpj_storage_to_host(z, 0, read, sizeof read), TPJ_DEVICE, "refused the program");
+    CHECK_ERROR(tpj_storage_to_host(y, 0, read, sizeof read), TPJ_DEVICE, "train.py:17");
+    CHECK_OK(tpj_storage_to_host(good, 0, read, sizeof read));
+    CHECK(memcmp(read, values, sizeof read) == 0);
+    CHECK_OK(tpj_runtime_synchronize(0)); /* it has been said */
+    tpj_program_release(bad);
+    CHECK(tpj_eager_find(keys[0], 2) == NULL); /* the next call compiles again */
+    tpj_storage_destroy(y);
+    atomic_store(&controls->fail_call, 1);
+    CHECK_OK(compile(keys[0], 2, add_text, &bad));
+    CHECK_OK(tpj_eager_run(bad, 0, operands, 2, NULL, &y));
+    CHECK_ERROR(tpj_runtime_synchronize(0), TPJ_DEVICE, "add.Tensor"); /* nobody had read it */
+    CHECK_OK(tpj_runtime_synchronize(0));
+    CHECK_OK(tpj_storage_from_host(y, TPJ_F32, 2, dims, values)); /* a new value is a good one */
+    CHECK_OK(tpj_storage_to_host(y, 0, read, sizeof read));
+    compile_beside(false, 0);
+    tpj_program_release(bad);
+    tpj_program_release(there);
+    tpj_storage_destroy(number);
+    tpj_storage_destroy(x);
+    tpj_storage_destroy(y);
+    tpj_storage_destroy(z);
+    tpj_storage_destroy(good);
+}
+
+static bool always(void) { return true; }
+
+TEST(eager_waits_can_be_interrupted) {
+    CHECK(start());
+    tpj_storage *x, *y;
+    tpj_program *program;
+    uint64_t key[2] = {15, 100};
+    float read[6];
+    CHECK_OK(make_filled(&x));
+    compile_beside(true, 200000);
+    CHECK_OK(compile(key, 2, add_text, &program));
+    tpj_operand operands[2] = {{.storage = x}, half()};
+    CHECK_OK(tpj_eager_run(program, 0, operands, 2, NULL, &y));
+    tpj_interrupt_set(always);
+    CHECK_ERROR(tpj_storage_to_host(y, 0, read, sizeof read), TPJ_INTERRUPTED, "interrupted");
+    CHECK_ERROR(tpj_runtime_synchronize(0), TPJ_INTERRUPTED, "interrupted");
+    tpj_interrupt_set(NULL);
+    CHECK_OK(tpj_storage_to_host(y, 0, read, sizeof read)); /* it went on meanwhile */
+    CHECK(memcmp(read, values, sizeof read) == 0);
+    compile_beside(false, 0);
+    atomic_store(&controls->delay, 400000);
+    tpj_storage *late;
+    CHECK_OK(tpj_eager_run(program, 0, operands, 2, NULL, &late));
+    atomic_store(&controls->delay, 0);
+    tpj_interrupt_set(always);
+    tpj_status *status =
+        tpj_storage_to_host(late, 0, read, sizeof read); /* it may have been quick: the delay is random */
+    CHECK(status == NULL || tpj_status_code(status) == TPJ_INTERRUPTED);
+    tpj_status_destroy(status);
+    tpj_interrupt_set(NULL);
+    CHECK_OK(tpj_storage_to_host(late, 0, read, sizeof read));
+    tpj_storage_destroy(late);
+    tpj_program_release(program);
+    tpj_storage_destroy(x);
+    tpj_storage_destroy(y);
 }
 
 /* ---- views whose offset changes ---- */

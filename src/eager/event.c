@@ -81,7 +81,8 @@ tpj_status *tpj_event_record(tpj_event *event, int ordinal) {
     tpj_buffer **buffers;
     int n, kept = 0;
     TPJ_TRY(tpj_device_get(ordinal, &device));
-    TPJ_TRY(tpj_device_live_buffers(device, &buffers, &n));
+    TPJ_TRY(tpj_backlog_settle(device));
+    TPJ_TRY(tpj_device_live_buffers(device, &buffers, NULL, &n));
     mark *m = malloc(sizeof *m + sizeof *m->buffers * (size_t)n);
     tpj_status *status = m == NULL ? tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory") : NULL;
     for (int i = 0; i < n; i++) {

@@ -7,6 +7,7 @@
 #include "base/lock.h"
 #include "base/text.h"
 #include "cache/signatures.h"
+#include "eager/backlog.h"
 #include "eager/eager.h"
 #include "eager/window.h"
 #include "exec/program.h"
@@ -24,11 +25,14 @@ struct tpj_storage {
     tpj_program *origin; /* the program that made the buffer, for errors; may be NULL */
     size_t n_bytes;
     uintptr_t address;
-    uint64_t window;     /* its slot is in the device's window when that has this number */
-    int slot;            /* there */
-    uint64_t written_at; /* the device's call that wrote it last, counted in fused mode; 0: none */
-    tpj_code failed;     /* the call that was to write it failed, so reading it does; TPJ_OK: no */
-    char *failure;       /* its message */
+    uint64_t window;        /* its slot is in the device's window when that has this number */
+    int slot;               /* there */
+    uint64_t written_at;    /* the device's call that wrote it last, counted in fused mode; 0: none */
+    tpj_code failed;        /* the call that was to write it failed, so reading it does; TPJ_OK: no */
+    char *failure;          /* its message */
+    int n_queued, n_writes; /* how often calls that wait name it; how many of them write it */
+    bool reported;          /* the buffer holds an error of the device, and somebody has been told */
+    bool destroyed;         /* by its owner; it lives on for the calls that wait */
 };
 
 /* A host number that is on the device, so that `x + 1` sends nothing after its first time. Direct-mapped. */
@@ -69,6 +73,8 @@ typedef struct tpj_device {
     tpj_report *report;      /* of an earlier launch, for the next one; may be NULL */
     struct file_name *files; /* see tpj_eager_called_at */
     tpj_window window;       /* fused mode */
+    tpj_backlog backlog;
+    tpj_status *failure; /* of the first call that waited and failed since the last synchronisation */
 } tpj_device;
 
 /* The device's state; an error when the runtime cannot start or the ordinal does not exist. */
@@ -84,6 +90,13 @@ void tpj_storage_set_buffer(tpj_storage *storage, tpj_buffer *buffer, tpj_progra
 /* Borrowed; zeros of the given type are made when it was never written. */
 tpj_status *tpj_storage_materialize(tpj_storage *storage, const tpj_type *type, tpj_buffer **out_buffer) TPJ_MUST_USE;
 
+/* A call that waited does not name it any more. */
+void tpj_storage_unqueue_locked(tpj_storage *storage);
+/* The launch itself: inputs, Execute, results into the storages, which exist. `waited`, `file`, `line`: of a call from the
+ * backlog, false and NULL otherwise. */
+tpj_status *tpj_eager_launch_locked(tpj_device *device, tpj_program *program, const tpj_operand *operands,
+                                    int n_operands, const uint64_t random[2], tpj_storage *const *storages, bool waited,
+                                    const char *file, int line) TPJ_MUST_USE;
 /* Contents that will not come: a reader gets a copy of the error. NULL: they are there. */
 void tpj_storage_fail(tpj_storage *storage, const tpj_status *status);
 tpj_status *tpj_storage_failure(const tpj_storage *storage) TPJ_MUST_USE;
@@ -146,6 +159,10 @@ void tpj_fused_program_drop(void *made); /* takes it out of the list */
 void tpj_fused_report(tpj_text *text);
 void tpj_count_launch(void);
 
+/* Adds to an error that memory is out how much was asked for (-1: the plugin's message says it) and who holds how much;
+ * other errors are left alone. Takes and gives the status. Lock not held. */
+tpj_status *tpj_memory_explain(tpj_status *status, int device, int64_t n_asked) TPJ_MUST_USE;
+
 /* Waits for the device's pending checks, at most the oldest `most` of them, and reports the first that failed. No lock held. */
 tpj_status *tpj_device_take_checks(tpj_device *device, int most) TPJ_MUST_USE;
 /* For a launch that is about to be made; lock held. */
@@ -155,7 +172,11 @@ tpj_status *tpj_device_reserve_check(tpj_device *device) TPJ_MUST_USE; /* room f
  * and found nothing. False: so they have. Lock held, room reserved. */
 void tpj_check_origins_release(const tpj_pending_check *pending);
 bool tpj_device_keep_checks(tpj_device *device, const tpj_pending_check *pending);
-/* Retained buffers of all live storages, malloc'ed. Lock not held. */
-tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, int *out_n) TPJ_MUST_USE;
+/* Retained buffers of all live storages, without those whose error has been reported, malloc'ed; `out_origins`, which may be
+ * NULL: what made each, retained, or NULL. Lock not held. */
+tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, tpj_program ***out_origins,
+                                    int *out_n) TPJ_MUST_USE;
+/* An error of the device has been reported: so it is for all that hold an error by now. Lock not held. */
+void tpj_device_mark_reported(tpj_device *device);
 
 #endif

@@ -1,12 +1,15 @@
 /* Calling an op: find the program or make it, gather its inputs, launch, store its results. */
-#define _POSIX_C_SOURCE 200809L /* strdup */
+#define _DEFAULT_SOURCE /* mkstemps */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/config.h"
 #include "eager/internal.h"
 #include "exec/mappings.h"
+#include "exec/pool.h"
 #include "lower/view.h"
 
 /* ---- the signature cache ---- */
@@ -45,10 +48,22 @@ static void count_hit(void) { atomic_fetch_add_explicit(&n_hits, 1, memory_order
 tpj_program *tpj_eager_find(const uint64_t *key, int n_words) {
     tpj_lock_acquire(&cache_lock);
     tpj_program *program = tpj_signatures_find(&signatures, key, n_words);
+    if (program != NULL && tpj_program_state_of(program) == TPJ_PROGRAM_FAILED) program = NULL; /* once more */
     if (program != NULL) tpj_program_retain(program);
     tpj_lock_release(&cache_lock);
     if (program != NULL && !tpj_eager_is_fused()) count_hit();
     return program;
+}
+
+/* On a compile thread: what waited for the program goes on. */
+static void launch_what_waited(tpj_program *program) {
+    tpj_device *device;
+    (void)program;
+    for (int i = 0; (device = tpj_device_peek(i)) != NULL; i++) {
+        tpj_lock_acquire(&device->lock);
+        tpj_backlog_launch_locked(device);
+        tpj_lock_release(&device->lock);
+    }
 }
 
 /* Takes the program's reference on error; on success one is the cache's and one the caller's. */
@@ -80,7 +95,8 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, tpj
     tpj_lower_options all = *options;
     all.check_index = check_mode();
     TPJ_TRY(tpj_program_prepare(tpj_runtime_client(), graph, &all, &program));
-    if (!tpj_eager_is_fused()) status = tpj_program_load(program); /* a window compiles all of its calls together */
+    if (!tpj_eager_is_fused())
+        status = tpj_program_load_beside(program, launch_what_waited); /* a window compiles all of its calls together */
     if (status != NULL) {
         tpj_program_release(program);
         return status;
@@ -133,7 +149,8 @@ static tpj_program *find_floating_locked(uint64_t *key, int n_words, const tpj_o
     for (*number = 0; *number < n_floating; ++*number) {
         tpj_program *program = tpj_signatures_find(&signatures, key, n_words);
         *out_float = program == NULL; /* evicted, or it failed to compile: once more */
-        if (program == NULL || numbers_fit(program, operands)) return program;
+        if (program == NULL || numbers_fit(program, operands))
+            return program != NULL && tpj_program_state_of(program) == TPJ_PROGRAM_FAILED ? NULL : program;
     }
     if (n_floating == FLOATING_FORMS) return NULL;
     *out_float = count >= STATIC_FORMS;
@@ -190,14 +207,16 @@ char *tpj_eager_fusion_report(void) {
     return text.data;
 }
 
-void tpj_compile_stats_get(tpj_compile_stats *out_stats) {
+tpj_status *tpj_compile_stats_get(tpj_compile_stats *out_stats) {
     tpj_compile_counts counts;
+    TPJ_TRY(tpj_pool_drain());
     tpj_compile_counts_get(&counts);
     *out_stats = (tpj_compile_stats){.programs = counts.programs,
                                      .loaded = counts.loaded,
                                      .hits = atomic_load(&n_hits),
                                      .seconds = (double)counts.nanoseconds * 1e-9,
                                      .launches = atomic_load(&n_launches)};
+    return NULL;
 }
 
 void tpj_compile_stats_reset(void) {
@@ -246,7 +265,8 @@ void tpj_eager_called_at(int ordinal, const tpj_program *program, const char *fi
     if (device == NULL) return;
     tpj_lock_acquire(&device->lock);
     const char *kept = kept_file(device, file);
-    bool recorded = tpj_window_say_line(&device->window, program, kept, line);
+    bool recorded = tpj_window_say_line(&device->window, program, kept, line) ||
+                    tpj_backlog_called_at_locked(device, program, kept, line);
     for (int i = device->n_checks; !recorded && i-- > 0;) {
         tpj_pending_check *pending = &device->checks[i];
         if (pending->program != program) continue;
@@ -255,6 +275,26 @@ void tpj_eager_called_at(int ordinal, const tpj_program *program, const char *fi
         pending->line = line;
     }
     tpj_lock_release(&device->lock);
+}
+
+/* ---- for errors ---- */
+const char *tpj_eager_description(const tpj_program *program) {
+    return program->op != NULL ? program->lowered->description : "program";
+}
+
+bool tpj_eager_write_module(const tpj_program *program, char *out_path, size_t n) {
+    const char *folder = tpj_config_dump_dir();
+    int length = snprintf(out_path, n, "%s/torch_pjrt_XXXXXX.mlir", folder[0] != '\0' ? folder : P_tmpdir);
+    if (length < 0 || (size_t)length >= n) return false;
+    int file = mkstemps(out_path, 5);
+    FILE *stream = file >= 0 ? fdopen(file, "w") : NULL;
+    if (stream == NULL) {
+        if (file >= 0) close(file);
+        return false;
+    }
+    bool good =
+        fwrite(program->lowered->module, 1, program->lowered->module_length, stream) == program->lowered->module_length;
+    return fclose(stream) == 0 && good;
 }
 
 /* ---- launch ---- */
@@ -266,6 +306,10 @@ typedef struct launch {
     const tpj_operand *operands;
     int n_operands;
     const uint64_t *random;
+    tpj_storage *const *storages; /* of new results */
+    bool waited;                  /* in the backlog: what it writes is defined since then */
+    const char *file;             /* of a call that waited; NULL: not known */
+    int line;
     tpj_buffer **inputs, **outputs;
     tpj_buffer *random_buffer;
     tpj_report *report; /* NULL: no checks, or they are a result */
@@ -367,14 +411,14 @@ tpj_status *tpj_device_create_results(tpj_device *device, const tpj_program *pro
     return NULL;
 }
 
-static tpj_status *store_results(launch *l, tpj_storage **out_storages) {
+static tpj_status *store_results(launch *l) {
     const tpj_lowered *lowered = l->program->lowered;
     int at = 0;
     for (int i = 0; i < lowered->n_results; i++) {
         const tpj_lowered_result *result = &lowered->results[i];
         if (result->none) continue;
-        tpj_storage *storage = result->target >= 0 ? l->operands[result->target].storage : out_storages[i];
-        if (result->target >= 0 && storage->buffer == NULL)
+        tpj_storage *storage = result->target >= 0 ? l->operands[result->target].storage : l->storages[i];
+        if (result->target >= 0 && storage->buffer == NULL && !l->waited)
             TPJ_TRY(tpj_storage_define_base(storage, result->base.dtype, result->base.rank, result->base.dims));
         tpj_storage_set_buffer(storage, l->outputs[at++], l->program);
     }
@@ -385,75 +429,131 @@ static void keep_checks(launch *l) {
     tpj_checks checks = {.report = l->report};
     if (l->report == NULL) checks.result = l->outputs[l->program->n_outputs - 1];
     l->report = NULL;
-    left_checks = tpj_device_keep_checks(l->device, &(tpj_pending_check){.checks = checks, .program = l->program});
+    left_checks = tpj_device_keep_checks(
+        l->device, &(tpj_pending_check){.checks = checks, .program = l->program, .file = l->file, .line = l->line});
 }
 
-static tpj_status *run_locked(launch *l, tpj_storage **out_storages) {
-    const tpj_lowered *lowered = l->program->lowered;
-    if (lowered->n_requirements > 0) TPJ_TRY(tpj_check_requirements(l->program, l->operands));
-    if (l->device->window.n_calls > 0) /* the mode has changed */
-        TPJ_TRY(tpj_window_flush(l->device, TPJ_CUT_READ, l->device->window.n_calls));
+static tpj_status *launch_locked(launch *l) {
     TPJ_TRY(gather_inputs(l));
-    /* the new storages first, so that nothing can fail once the launch has happened */
-    TPJ_TRY(tpj_device_create_results(l->device, l->program, out_storages));
+    const tpj_lowered *lowered = l->program->lowered;
     if (lowered->n_checks > 0) TPJ_TRY(tpj_device_reserve_check(l->device));
     TPJ_TRY(tpj_executable_execute_reporting(l->program->executable, l->device->ordinal, l->inputs,
                                              lowered->n_parameters, l->outputs, l->program->n_outputs, l->report));
     if (lowered->n_checks > 0) keep_checks(l);
-    return store_results(l, out_storages);
+    return store_results(l);
 }
 
-/* Programs that were prepared for windows get their executable at their first launch on their own. */
-static tpj_status *launch_now(launch *l, tpj_storage **out_storages) {
-    const tpj_lowered *lowered = l->program->lowered;
-    tpj_status *status = NULL;
-    l->inputs =
-        lowered->n_parameters <= FEW ? l->few_inputs : malloc(sizeof *l->inputs * (size_t)lowered->n_parameters);
-    l->outputs =
-        l->program->n_outputs <= FEW ? l->few_outputs : malloc(sizeof *l->outputs * (size_t)l->program->n_outputs);
-    if (l->inputs == NULL || l->outputs == NULL) {
-        status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
-        goto done;
-    }
-    if (!tpj_program_is_loaded(l->program)) TPJ_TRY_GOTO(tpj_program_load(l->program));
-    tpj_lock_acquire(&l->device->lock);
-    status = run_locked(l, out_storages);
-    tpj_lock_release(&l->device->lock);
-    tpj_count_launch();
-    tpj_buffer_release(l->random_buffer);
-    tpj_displaced_release(&l->displaced);
-    tpj_report_give(l->report);
-done:
-    if (l->inputs != l->few_inputs) free(l->inputs);
-    if (l->outputs != l->few_outputs) free(l->outputs);
+tpj_status *tpj_eager_launch_locked(tpj_device *device, tpj_program *program, const tpj_operand *operands,
+                                    int n_operands, const uint64_t random[2], tpj_storage *const *storages, bool waited,
+                                    const char *file, int line) {
+    const tpj_lowered *lowered = program->lowered;
+    launch l = {.device = device,
+                .program = program,
+                .operands = operands,
+                .n_operands = n_operands,
+                .random = random,
+                .storages = storages,
+                .waited = waited,
+                .file = file,
+                .line = line};
+    l.inputs = lowered->n_parameters <= FEW ? l.few_inputs : malloc(sizeof *l.inputs * (size_t)lowered->n_parameters);
+    l.outputs = program->n_outputs <= FEW ? l.few_outputs : malloc(sizeof *l.outputs * (size_t)program->n_outputs);
+    tpj_status *status = l.inputs != NULL && l.outputs != NULL
+                             ? launch_locked(&l)
+                             : tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+    tpj_buffer_release(l.random_buffer);
+    tpj_displaced_release(&l.displaced);
+    tpj_report_give(l.report);
+    if (l.inputs != l.few_inputs) free(l.inputs);
+    if (l.outputs != l.few_outputs) free(l.outputs);
     return status;
+}
+
+/* What a launch would do first, and what the next call's key looks at: operands that were never written are zeros now, and
+ * targets have their shape. */
+static tpj_status *define_operands(const tpj_program *program, const tpj_operand *operands) {
+    const tpj_lowered *lowered = program->lowered;
+    for (int i = 0; i < lowered->n_parameters; i++) {
+        const tpj_parameter *parameter = &lowered->parameters[i];
+        if (parameter->kind != TPJ_INPUT_BUFFER) continue;
+        tpj_storage *storage = operands[parameter->input].storage;
+        tpj_buffer *buffer;
+        if (storage->buffer == NULL && storage->n_writes == 0)
+            TPJ_TRY(tpj_storage_materialize(storage, &parameter->type, &buffer));
+    }
+    for (int i = 0; i < lowered->n_results; i++) {
+        const tpj_lowered_result *result = &lowered->results[i];
+        if (result->none || result->target < 0) continue;
+        tpj_storage *storage = operands[result->target].storage;
+        if (storage->buffer == NULL && storage->n_writes == 0)
+            TPJ_TRY(tpj_storage_define_base(storage, result->base.dtype, result->base.rank, result->base.dims));
+    }
+    return NULL;
+}
+
+static tpj_status *run_locked(tpj_device *device, tpj_program *program, const tpj_operand *operands, int n_operands,
+                              const uint64_t random[2], tpj_storage **out_storages) {
+    if (program->lowered->n_requirements > 0) TPJ_TRY(tpj_check_requirements(program, operands));
+    if (device->window.n_calls > 0) /* the mode has changed */
+        TPJ_TRY(tpj_window_flush(device, TPJ_CUT_READ, device->window.n_calls));
+    /* the new storages first, so that nothing can fail once the launch has happened */
+    TPJ_TRY(tpj_device_create_results(device, program, out_storages));
+    if (device->backlog.n_calls > 0) tpj_backlog_launch_locked(device);
+    if (device->backlog.n_calls > 0 || tpj_program_state_of(program) == TPJ_PROGRAM_COMPILING) {
+        TPJ_TRY(define_operands(program, operands));
+        left_checks = program->lowered->n_checks > 0;
+        return tpj_backlog_add_locked(device, program, operands, n_operands, random, out_storages);
+    }
+    if (!tpj_program_is_loaded(program)) return tpj_program_await(program); /* it has failed */
+    return tpj_eager_launch_locked(device, program, operands, n_operands, random, out_storages, false, NULL, 0);
+}
+
+/* Makes sure that checks and calls that wait do not pile up, and that nothing waits where calls are recorded. */
+static tpj_status *make_room(tpj_device *device, const tpj_program *program, bool records) {
+    if (records) TPJ_TRY(tpj_backlog_settle(device));
+    TPJ_TRY(tpj_backlog_make_room(device));
+    if (program->lowered->n_checks == 0 || device->n_checks < MANY_CHECKS) return NULL;
+    return tpj_device_take_checks(device, MANY_CHECKS / 2); /* the older ones have run by now */
+}
+
+/* Before a call that has to wait, for its program or for calls before it. Whether large results find room has to be known
+ * before more programs are compiled for them: those calls are waited for. Programs that were prepared for windows get their
+ * executable at their first launch on their own. */
+static tpj_status *prepare_to_wait(tpj_device *device, tpj_program *program) {
+    enum { LARGE = 1 << 30 };
+    TPJ_TRY(tpj_program_load_beside(program, launch_what_waited));
+    if (tpj_program_result_bytes(program) < LARGE) return NULL;
+    TPJ_TRY(tpj_program_await(program));
+    return tpj_backlog_settle(device);
 }
 
 tpj_status *tpj_eager_run(tpj_program *program, int ordinal, const tpj_operand *operands, int n_operands,
                           const uint64_t random[2], tpj_storage **out_storages) {
     tpj_device *device;
     const tpj_lowered *lowered = program->lowered;
+    bool records = tpj_eager_is_fused() && program->graph != NULL;
     tpj_status *status = NULL;
-    TPJ_TRY(tpj_device_get(ordinal, &device));
     for (int i = 0; i < lowered->n_results; i++) out_storages[i] = NULL;
-    if (lowered->n_checks > 0 && device->n_checks >= MANY_CHECKS)
-        TPJ_TRY_GOTO(tpj_device_take_checks(device, MANY_CHECKS / 2)); /* the older ones have run by now */
-    if (tpj_eager_is_fused() && program->graph != NULL) {
-        tpj_lock_acquire(&device->lock);
+    TPJ_TRY(tpj_device_get(ordinal, &device));
+    TPJ_TRY_GOTO(make_room(device, program, records));
+    if (!records &&
+        (!tpj_program_is_loaded(program) || __atomic_load_n(&device->backlog.n_calls, __ATOMIC_RELAXED) > 0))
+        TPJ_TRY_GOTO(prepare_to_wait(device, program));
+    tpj_lock_acquire(&device->lock);
+    if (records)
         status = tpj_fused_run(device, program, operands, n_operands, random, out_storages);
-        tpj_lock_release(&device->lock);
-    } else {
-        launch l = {
-            .device = device, .program = program, .operands = operands, .n_operands = n_operands, .random = random};
-        status = launch_now(&l, out_storages);
-    }
+    else
+        status = run_locked(device, program, operands, n_operands, random, out_storages);
+    tpj_lock_release(&device->lock);
+    if (!records) tpj_count_launch();
 done:
     if (status != NULL) {
         for (int i = 0; i < lowered->n_results; i++) {
             if (out_storages[i] != NULL) tpj_storage_destroy(out_storages[i]);
             out_storages[i] = NULL;
         }
-        status = tpj_status_annotate(status, "%s", program->op != NULL ? program->lowered->description : "program");
+        status = tpj_status_annotate(status, "%s", tpj_eager_description(program));
+        status = tpj_memory_explain(status, ordinal, tpj_program_result_bytes(program));
     }
     return status;
 }

@@ -107,17 +107,44 @@ tpj_status *tpj_device_get(int ordinal, tpj_device **out_device) {
     return NULL;
 }
 
+/* The first error of calls that waited which nobody has met by reading a result. */
+static tpj_status *take_failure(tpj_device *device) {
+    tpj_lock_acquire(&device->lock);
+    tpj_status *status = device->failure;
+    device->failure = NULL;
+    tpj_lock_release(&device->lock);
+    return status;
+}
+
 static tpj_status *synchronize_device(tpj_device *device) {
     tpj_buffer **buffers;
+    tpj_program **origins;
     int n;
     tpj_status *first = NULL;
-    TPJ_TRY(tpj_device_live_buffers(device, &buffers, &n));
+    TPJ_TRY(tpj_backlog_settle(device));
+    TPJ_TRY(take_failure(device));
+    TPJ_TRY(tpj_device_live_buffers(device, &buffers, &origins, &n));
+    bool interrupted = false;
     for (int i = 0; i < n; i++) {
-        tpj_status *status = first == NULL ? tpj_buffer_wait(buffers[i]) : NULL;
-        if (first == NULL) first = status;
+        tpj_status *status = interrupted ? NULL : tpj_program_annotate(tpj_buffer_wait(buffers[i]), origins[i]);
+        interrupted = interrupted || tpj_status_code(status) == TPJ_INTERRUPTED;
+        if (interrupted && status != NULL) {
+            tpj_status_destroy(first);
+            first = NULL;
+        }
+        if (first == NULL)
+            first = status;
+        else
+            tpj_status_destroy(status);
         tpj_buffer_release(buffers[i]);
+        tpj_program_release(origins[i]);
     }
     free(buffers);
+    free(origins);
+    if (first != NULL && !interrupted) {
+        first = tpj_memory_explain(first, device->ordinal, -1);
+        tpj_device_mark_reported(device);
+    }
     return first != NULL ? first : tpj_device_take_checks(device, ALL_CHECKS);
 }
 

@@ -82,6 +82,8 @@ tpj_storage *tpj_storage_create_locked(tpj_device *device, size_t n_bytes) {
     storage->slot = 0;
     storage->failed = TPJ_OK;
     storage->failure = NULL;
+    storage->n_queued = storage->n_writes = 0;
+    storage->destroyed = storage->reported = false;
     if (device->live != NULL) device->live->previous = storage;
     device->live = storage;
     tpj_device_count_allocation(device, n_bytes);
@@ -98,6 +100,18 @@ tpj_status *tpj_storage_create(int ordinal, size_t n_bytes, tpj_storage **out_st
     return NULL;
 }
 
+static void free_storage(tpj_storage *storage) {
+    tpj_buffer_release(storage->buffer);
+    tpj_program_release(storage->origin);
+    if (storage->base_dims != storage->inline_dims) free(storage->base_dims);
+    free(storage->failure);
+    free(storage);
+}
+
+void tpj_storage_unqueue_locked(tpj_storage *storage) {
+    if (--storage->n_queued == 0 && storage->destroyed) free_storage(storage);
+}
+
 void tpj_storage_destroy(tpj_storage *storage) {
     /* in a forked child the buffers belong to the parent's client: they are left alone */
     if (storage == NULL || tpj_runtime_in_bad_fork()) return;
@@ -109,12 +123,10 @@ void tpj_storage_destroy(tpj_storage *storage) {
         device->live = storage->next;
     if (storage->next != NULL) storage->next->previous = storage->previous;
     if (!tpj_window_leave(device, storage)) tpj_device_count_free(device, storage->n_bytes);
+    bool queued = storage->n_queued > 0;
+    storage->destroyed = true;
     tpj_lock_release(&device->lock);
-    tpj_buffer_release(storage->buffer);
-    tpj_program_release(storage->origin);
-    if (storage->base_dims != storage->inline_dims) free(storage->base_dims);
-    free(storage->failure);
-    free(storage);
+    if (!queued) free_storage(storage); /* else the last call that names it does */
 }
 
 void *tpj_storage_address(const tpj_storage *storage) { return (void *)storage->address; }
@@ -156,7 +168,8 @@ static int64_t bytes_of(tpj_dtype dtype, int rank, const int64_t *dims) {
 }
 
 void tpj_storage_set_base(tpj_storage *storage, tpj_dtype dtype, int rank, const int64_t *dims) {
-    if (storage->buffer != NULL || storage->window != 0) return; /* it has one, which calls have been told */
+    if (storage->buffer != NULL || storage->n_writes > 0 || storage->window != 0)
+        return; /* it has one, which calls have been told */
     if (bytes_of(dtype, rank, dims) != (int64_t)storage->n_bytes) return;
     tpj_status_destroy(tpj_storage_define_base(storage, dtype, rank, dims)); /* without it, the base is flat bytes */
 }
@@ -188,6 +201,7 @@ void tpj_storage_set_buffer(tpj_storage *storage, tpj_buffer *buffer, tpj_progra
     storage->buffer = buffer;
     storage->origin = origin;
     storage->failed = TPJ_OK;
+    storage->reported = false;
     tpj_buffer_release(old);
     tpj_program_release(old_origin);
 }
@@ -236,7 +250,10 @@ tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int ran
     if (bytes_of(dtype, rank, dims) != (int64_t)storage->n_bytes)
         TPJ_ERROR(TPJ_INTERNAL, "%lld bytes do not fill a storage of %zu", (long long)bytes_of(dtype, rank, dims),
                   storage->n_bytes);
-    TPJ_TRY(tpj_buffer_from_host(tpj_runtime_client(), storage->device, dtype, rank, dims, data, &buffer));
+    TPJ_TRY(tpj_backlog_settle_storage(device, storage));
+    TPJ_TRY(tpj_memory_explain(
+        tpj_buffer_from_host(tpj_runtime_client(), storage->device, dtype, rank, dims, data, &buffer), storage->device,
+        (int64_t)storage->n_bytes));
     tpj_lock_acquire(&device->lock);
     tpj_status *status = tpj_storage_define_base(storage, dtype, rank, dims);
     if (status == NULL)
@@ -247,13 +264,24 @@ tpj_status *tpj_storage_from_host(tpj_storage *storage, tpj_dtype dtype, int ran
     return status;
 }
 
+/* Whoever reads a result of the call that failed has been told, so that a synchronisation need not. */
+static void mark_told_locked(tpj_device *device, const tpj_storage *storage) {
+    if (device->failure == NULL || storage->failure == NULL ||
+        strcmp(tpj_status_message(device->failure), storage->failure) != 0)
+        return;
+    tpj_status_destroy(device->failure);
+    device->failure = NULL;
+}
+
 tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data, size_t n_bytes) {
     tpj_device *device;
     TPJ_TRY(tpj_device_get(storage->device, &device));
+    TPJ_TRY(tpj_backlog_settle_writes(device, storage));
     if (n_bytes == 0) return tpj_device_take_checks(device, ALL_CHECKS);
     tpj_lock_acquire(&device->lock);
     tpj_status *status = tpj_window_settle(device, storage);
     if (status == NULL) status = tpj_storage_failure(storage);
+    if (storage->failed != TPJ_OK) mark_told_locked(device, storage);
     tpj_buffer *buffer = storage->buffer;
     tpj_program *origin = storage->origin;
     if (buffer != NULL) tpj_buffer_retain(buffer);
@@ -263,6 +291,10 @@ tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data,
         memset(data, 0, n_bytes);
     else if (status == NULL)
         status = tpj_program_annotate(tpj_buffer_to_host_part(buffer, offset, data, n_bytes), origin);
+    if (status != NULL && tpj_status_code(status) != TPJ_INTERRUPTED) {
+        status = tpj_memory_explain(status, storage->device, -1);
+        tpj_device_mark_reported(device);
+    }
     tpj_buffer_release(buffer);
     tpj_program_release(origin);
     return status != NULL ? status : tpj_device_take_checks(device, ALL_CHECKS);
@@ -272,7 +304,8 @@ tpj_status *tpj_storage_to_host(tpj_storage *storage, size_t offset, void *data,
 static bool has_contents(const tpj_storage *storage) {
     tpj_device *device = tpj_device_peek(storage->device);
     tpj_lock_acquire(&device->lock);
-    bool any = storage->buffer != NULL || storage->failed != TPJ_OK || tpj_window_is_pending(device, storage);
+    bool any = storage->buffer != NULL || storage->failed != TPJ_OK || storage->n_writes > 0 ||
+               tpj_window_is_pending(device, storage);
     tpj_lock_release(&device->lock);
     return any;
 }
@@ -295,6 +328,8 @@ tpj_status *tpj_storage_copy_across(tpj_storage *dst, tpj_storage *src) {
     tpj_device *from, *to;
     TPJ_TRY(tpj_device_get(src->device, &from));
     TPJ_TRY(tpj_device_get(dst->device, &to));
+    TPJ_TRY(tpj_backlog_settle_writes(from, src));
+    TPJ_TRY(tpj_backlog_settle_storage(to, dst));
     tpj_lock_acquire(&from->lock);
     tpj_status *status = tpj_window_settle(from, src);
     if (status == NULL) status = tpj_storage_failure(src);
@@ -319,37 +354,69 @@ tpj_status *tpj_storage_copy_across(tpj_storage *dst, tpj_storage *src) {
     return status;
 }
 
-void tpj_storage_adopt(tpj_storage *dst, tpj_storage *src) {
+tpj_status *tpj_storage_adopt(tpj_storage *dst, tpj_storage *src) {
     tpj_device *device = tpj_device_peek(dst->device);
+    tpj_status *status = NULL;
+    TPJ_TRY_GOTO(tpj_backlog_settle_storage(device, src));
+    TPJ_TRY_GOTO(tpj_backlog_settle_storage(device, dst));
     tpj_lock_acquire(&device->lock);
-    tpj_status *status = tpj_storage_define_base(dst, src->base_dtype, src->base_rank, src->base_dims);
+    status = tpj_storage_define_base(dst, src->base_dtype, src->base_rank, src->base_dims);
     if (status == NULL) {
         replace_contents(device, dst, src->buffer, src->origin);
         src->buffer = NULL;
+        free(dst->failure);
+        dst->failed = src->failed;
+        dst->failure = src->failure;
+        src->failure = NULL;
         tpj_window_replace(device, src, dst);
     }
     tpj_lock_release(&device->lock);
-    tpj_status_destroy(status);
+done:
     tpj_storage_destroy(src);
+    return status;
 }
 
-tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, int *out_n) {
+tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, tpj_program ***out_origins,
+                                    int *out_n) {
     *out_n = 0;
-    *out_buffers = NULL;
     tpj_lock_acquire(&device->lock);
     tpj_status *status = tpj_window_flush(device, TPJ_CUT_READ, device->window.n_calls);
     if (status != NULL) {
         tpj_lock_release(&device->lock);
         return status;
     }
-    int64_t most = device->memory.live;
-    *out_buffers = malloc(sizeof **out_buffers * (size_t)(most + 1));
-    for (tpj_storage *s = device->live; *out_buffers != NULL && s != NULL; s = s->next) {
-        if (s->buffer == NULL) continue;
+    size_t most = (size_t)device->memory.live + 1;
+    tpj_buffer **buffers = malloc(sizeof *buffers * most);
+    tpj_program **origins = out_origins != NULL ? malloc(sizeof *origins * most) : NULL;
+    bool room = buffers != NULL && (out_origins == NULL || origins != NULL);
+    for (tpj_storage *s = device->live; room && s != NULL; s = s->next) {
+        if (s->buffer == NULL || s->reported) continue;
         tpj_buffer_retain(s->buffer);
-        (*out_buffers)[(*out_n)++] = s->buffer;
+        buffers[*out_n] = s->buffer;
+        if (origins != NULL && s->origin != NULL) tpj_program_retain(s->origin);
+        if (origins != NULL) origins[*out_n] = s->origin;
+        ++*out_n;
     }
     tpj_lock_release(&device->lock);
-    if (*out_buffers == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    return NULL;
+    if (room) {
+        *out_buffers = buffers;
+        if (out_origins != NULL) *out_origins = origins;
+        return NULL;
+    }
+    free(buffers);
+    free(origins);
+    TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+}
+
+void tpj_device_mark_reported(tpj_device *device) {
+    tpj_lock_acquire(&device->lock);
+    for (tpj_storage *s = device->live; s != NULL; s = s->next) {
+        if (s->buffer == NULL || s->reported) continue;
+        bool ready = false;
+        tpj_status *failed = tpj_buffer_is_ready(s->buffer, &ready);
+        if (failed == NULL && ready) failed = tpj_buffer_wait(s->buffer); /* ready, if only with an error */
+        s->reported = failed != NULL;
+        tpj_status_destroy(failed);
+    }
+    tpj_lock_release(&device->lock);
 }

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "exec/compile.h"
+#include "exec/pool.h"
 #include "ops/ops.h"
 
 static _Atomic int64_t n_programs, n_loaded, compile_nanoseconds, n_dumped;
@@ -108,6 +109,51 @@ static tpj_status *load(tpj_program *program, const tpj_compile_options *compile
 
 tpj_status *tpj_program_load(tpj_program *program) { return load(program, NULL); }
 
+typedef struct compile_job {
+    tpj_program *program; /* retained */
+    void (*compiled)(tpj_program *program);
+} compile_job;
+
+static void set_state(tpj_program *program, tpj_program_state state) {
+    __atomic_store_n(&program->state, state, __ATOMIC_RELEASE);
+}
+
+static void run_job(void *context) {
+    compile_job *job = context;
+    tpj_program *program = job->program;
+    program->failure = load(program, NULL);
+    set_state(program, program->failure != NULL ? TPJ_PROGRAM_FAILED : TPJ_PROGRAM_IDLE);
+    job->compiled(program);
+    tpj_program_release(program);
+    free(job);
+}
+
+tpj_status *tpj_program_load_beside(tpj_program *program, void (*compiled)(tpj_program *program)) {
+    int idle = TPJ_PROGRAM_IDLE;
+    if (tpj_program_is_loaded(program) || !__atomic_compare_exchange_n(&program->state, &idle, TPJ_PROGRAM_COMPILING,
+                                                                       false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return NULL;
+    compile_job *job = malloc(sizeof *job);
+    if (job != NULL) {
+        *job = (compile_job){program, compiled};
+        tpj_program_retain(program);
+        if (tpj_pool_submit(run_job, job)) return NULL;
+        tpj_program_release(program);
+        free(job);
+    }
+    tpj_status *status = load(program, NULL);
+    set_state(program, TPJ_PROGRAM_IDLE);
+    return status;
+}
+
+static bool has_compiled(const void *program) { return tpj_program_state_of(program) != TPJ_PROGRAM_COMPILING; }
+
+tpj_status *tpj_program_await(const tpj_program *program) {
+    if (!has_compiled(program)) TPJ_TRY(tpj_pool_wait(has_compiled, program));
+    if (tpj_program_state_of(program) != TPJ_PROGRAM_FAILED) return NULL;
+    return tpj_status_create(tpj_status_code(program->failure), "%s", tpj_status_message(program->failure));
+}
+
 tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
                                tpj_program **out_program) {
     return tpj_program_compile(client, graph, options, NULL, out_program);
@@ -178,6 +224,7 @@ void tpj_program_retain(tpj_program *program) { __atomic_fetch_add(&program->ref
 void tpj_program_release(tpj_program *program) {
     if (program == NULL || __atomic_sub_fetch(&program->references, 1, __ATOMIC_ACQ_REL) != 0) return;
     if (program->executable != NULL) tpj_executable_release(program->executable);
+    tpj_status_destroy(program->failure);
     tpj_lowered_destroy(program->lowered);
     tpj_graph_destroy(program->graph);
     free((char *)program->options.precision);
@@ -189,6 +236,15 @@ void tpj_program_release(tpj_program *program) {
 int tpj_program_n_results(const tpj_program *program) { return program->lowered->n_results; }
 const tpj_result *tpj_program_result(const tpj_program *program, int i) { return &program->lowered->results[i]; }
 uint64_t tpj_program_random_count(const tpj_program *program) { return program->lowered->random_count; }
+
+int64_t tpj_program_result_bytes(const tpj_program *program) {
+    int64_t n_bytes = 0;
+    for (int i = 0; i < program->lowered->n_results; i++) {
+        const tpj_lowered_result *result = &program->lowered->results[i];
+        if (!result->none && result->target < 0) n_bytes += (int64_t)result->n_bytes;
+    }
+    return n_bytes;
+}
 
 tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program) {
     if (status == NULL || program == NULL || program->op == NULL) return status;

@@ -10,11 +10,16 @@
 #include "pjrt/report.h"
 #include "tpj/program.h"
 
+/* Of a program without an executable. */
+typedef enum tpj_program_state { TPJ_PROGRAM_IDLE, TPJ_PROGRAM_COMPILING, TPJ_PROGRAM_FAILED } tpj_program_state;
+
 struct tpj_program {
     int references; /* atomic */
     uint64_t id;    /* of no other program of the process */
     tpj_client *client;
     tpj_executable *executable; /* atomic; NULL: prepared, not compiled yet */
+    int state;                  /* atomic, a tpj_program_state */
+    tpj_status *failure;        /* why the compile threads failed */
     tpj_lowered *lowered;
     tpj_graph *graph;          /* of a prepared program, to be lowered again among others; NULL otherwise */
     tpj_lower_options options; /* of a prepared program; owns what it points to */
@@ -35,6 +40,17 @@ tpj_status *tpj_program_load(tpj_program *program) TPJ_MUST_USE;
 static inline bool tpj_program_is_loaded(const tpj_program *program) {
     return __atomic_load_n(&program->executable, __ATOMIC_ACQUIRE) != NULL;
 }
+/* The same, left to the compile threads; where there are none it is done at once. Nothing happens where it has begun, or is
+ * done. `compiled` is called once, on the thread that compiled, whether that went well or not. Errors: those of
+ * tpj_program_load where there are no threads. */
+tpj_status *tpj_program_load_beside(tpj_program *program, void (*compiled)(tpj_program *program)) TPJ_MUST_USE;
+static inline tpj_program_state tpj_program_state_of(const tpj_program *program) {
+    return (tpj_program_state)__atomic_load_n(&program->state, __ATOMIC_ACQUIRE);
+}
+/* Waits for the compile threads. Why they failed; TPJ_INTERRUPTED. */
+tpj_status *tpj_program_await(const tpj_program *program) TPJ_MUST_USE;
+/* What its new results take. */
+int64_t tpj_program_result_bytes(const tpj_program *program);
 /* Lowers and compiles a window; *out_failed as in tpj_lower_window. */
 tpj_status *tpj_program_create_window(tpj_client *client, const tpj_window_call *calls, int n_calls,
                                       const tpj_window_slot *slots, int n_slots, int n_random,
@@ -71,7 +87,7 @@ tpj_status *tpj_program_annotate(tpj_status *status, const tpj_program *program)
 typedef struct tpj_compile_counts {
     int64_t programs;    /* made: compiled, or loaded */
     int64_t loaded;      /* of these: kept from an earlier process */
-    int64_t nanoseconds; /* that making them took */
+    int64_t nanoseconds; /* that making them took, on all threads together */
 } tpj_compile_counts;
 void tpj_compile_counts_get(tpj_compile_counts *out_counts);
 void tpj_compile_counts_reset(void);

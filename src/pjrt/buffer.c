@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/lock.h"
 #include "pjrt/internal.h"
 
 /* ---- element types ---- */
@@ -140,12 +142,6 @@ static tpj_status *ready_event(const tpj_buffer *buffer, pjrt_event **out_event)
     return NULL;
 }
 
-tpj_status *tpj_buffer_wait(tpj_buffer *buffer) {
-    pjrt_event *event;
-    TPJ_TRY(ready_event(buffer, &event));
-    return tpj_pjrt_await(buffer->client->api, event);
-}
-
 tpj_status *tpj_buffer_is_ready(tpj_buffer *buffer, bool *out_ready) {
     const pjrt_api *api = buffer->client->api;
     pjrt_event *event;
@@ -194,6 +190,61 @@ tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, 
     }
     free(callback);
     return status;
+}
+
+/* Where a wait is and how it ends: shared with the plugin's callback, which may come long after an interrupted wait. */
+typedef struct gate {
+    tpj_lock lock;
+    pthread_cond_t opened;
+    bool open;
+    int n_users;
+} gate;
+
+static void leave_gate(gate *g, bool open) {
+    tpj_lock_acquire(&g->lock);
+    g->open = g->open || open;
+    bool last = --g->n_users == 0;
+    pthread_cond_signal(&g->opened);
+    tpj_lock_release(&g->lock);
+    if (!last) return;
+    pthread_cond_destroy(&g->opened);
+    tpj_lock_destroy(&g->lock);
+    free(g);
+}
+
+static void open_gate(void *context, int64_t nanoseconds) {
+    (void)nanoseconds;
+    leave_gate(context, true);
+}
+
+/* PJRT's own wait cannot be left: where somebody may interrupt, it begins when it is known that it will end at once. */
+static tpj_status *wait_in_slices(tpj_buffer *buffer) {
+    bool ready;
+    tpj_status *status = tpj_buffer_is_ready(buffer, &ready);
+    if (status != NULL || ready) return status;
+    gate *g = malloc(sizeof *g);
+    if (g == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    *g = (gate){.opened = PTHREAD_COND_INITIALIZER, .n_users = 2};
+    tpj_lock_init(&g->lock, TPJ_RANK_CLIENT, "wait");
+    status = tpj_buffer_on_ready(buffer, open_gate, g);
+    if (status != NULL) leave_gate(g, true);
+    bool open = status != NULL;
+    while (!open && status == NULL) {
+        tpj_lock_acquire(&g->lock);
+        if (!g->open) tpj_lock_wait_for(&g->lock, &g->opened, TPJ_WAIT_SLICE);
+        open = g->open;
+        tpj_lock_release(&g->lock);
+        if (!open) status = tpj_interrupt_check();
+    }
+    leave_gate(g, false);
+    return status;
+}
+
+tpj_status *tpj_buffer_wait(tpj_buffer *buffer) {
+    pjrt_event *event;
+    if (tpj_interrupt_is_possible()) TPJ_TRY(wait_in_slices(buffer));
+    TPJ_TRY(ready_event(buffer, &event));
+    return tpj_pjrt_await(buffer->client->api, event);
 }
 
 /* ---- host to device ---- */

@@ -1,5 +1,5 @@
 /* Loading plugins, and turning their errors into statuses. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* memmem */
 #include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -71,6 +71,14 @@ static tpj_code map_code(int code) {
     }
 }
 
+/* What a launch could not allocate is reported by what waits for it, as an internal error that cites the first. */
+static bool is_out_of_memory(const char *message, size_t n) {
+    static const char *const parts[] = {"Out of memory", "RESOURCE_EXHAUSTED"};
+    for (size_t i = 0; message != NULL && i < sizeof parts / sizeof *parts; i++)
+        if (memmem(message, n, parts[i], strlen(parts[i])) != NULL) return true;
+    return false;
+}
+
 tpj_status *tpj_pjrt_status(const pjrt_api *api, const char *function, pjrt_error *error) {
     char name[96];
     spell_function(function, name, sizeof name);
@@ -83,8 +91,10 @@ tpj_status *tpj_pjrt_status(const pjrt_api *api, const char *function, pjrt_erro
         api->error_destroy(&destroy);
         code.code = PJRT_ERROR_CODE_UNKNOWN;
     }
-    tpj_status *status = tpj_status_create(map_code(code.code), "%s: %.*s (%s)", name, (int)message.message_size,
-                                           message.message == NULL ? "" : message.message, code_name(code.code));
+    bool no_memory = is_out_of_memory(message.message, message.message_size);
+    tpj_status *status = tpj_status_create(no_memory ? TPJ_OUT_OF_MEMORY : map_code(code.code), "%s: %.*s (%s)", name,
+                                           (int)message.message_size, message.message == NULL ? "" : message.message,
+                                           code_name(code.code));
     PJRT_ARGS(pjrt_error_destroy_args, destroy, .error = error);
     api->error_destroy(&destroy);
     return status;

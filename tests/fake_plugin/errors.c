@@ -35,6 +35,12 @@ pjrt_error *injected_fault(void) {
     return new_error(PJRT_ERROR_CODE_INTERNAL, "injected fault");
 }
 
+pjrt_error *want_memory(size_t n_bytes) {
+    long long limit = atomic_load(&controls.memory_limit);
+    if (limit == 0 || atomic_load(&controls.memory_held) + (long long)n_bytes <= limit) return NULL;
+    return new_error(PJRT_ERROR_CODE_RESOURCE_EXHAUSTED, "out of device memory");
+}
+
 pjrt_error *free_and_report(void *object) {
     free_object(object);
     if (!atomic_load(&controls.fail_destroy)) return NULL;
@@ -59,6 +65,7 @@ contents *contents_create(size_t n_bytes) {
     unsigned char *bytes = calloc(1, n_bytes + 1);
     if (c == NULL || bytes == NULL) abort();
     *c = (contents){.n_references = 1, .n_bytes = n_bytes, .bytes = bytes};
+    atomic_fetch_add(&controls.memory_held, (long long)n_bytes);
     return c;
 }
 
@@ -73,6 +80,7 @@ void contents_release(contents *c) {
     bool last = --c->n_references == 0;
     pthread_mutex_unlock(&lock);
     if (!last) return;
+    atomic_fetch_sub(&controls.memory_held, (long long)c->n_bytes);
     free(c->bytes);
     free(c);
 }

@@ -1,8 +1,10 @@
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
 #include "fake_plugin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "internal.h"
 
@@ -152,6 +154,8 @@ static pjrt_error *client_buffer_from_host_buffer(pjrt_client_buffer_from_host_b
         return new_error(PJRT_ERROR_CODE_UNIMPLEMENTED, "the fake plugin does not take this");
     type t = {.element = args->type, .rank = (int)args->num_dims, .n_bytes = element_bytes(args->type)};
     for (int i = 0; i < t.rank; i++) t.n_bytes *= (size_t)(t.dims[i] = args->dims[i]);
+    pjrt_error *error = want_memory(t.n_bytes);
+    if (error != NULL) return error;
     contents *c = contents_create(t.n_bytes);
     if (t.n_bytes > 0) memcpy(c->bytes, args->data, t.n_bytes);
     contents_settle(c, true);
@@ -239,6 +243,9 @@ static pjrt_error *load(pjrt_client *client, program *p, pjrt_loaded_executable 
 }
 
 static pjrt_error *client_compile(pjrt_client_compile_args *args) {
+    int delay = atomic_load(&controls.compile_delay);
+    struct timespec time = {.tv_nsec = delay * 1000L};
+    if (delay > 0) nanosleep(&time, NULL);
     if (atomic_load(&controls.fail_compile))
         return new_error(PJRT_ERROR_CODE_INTERNAL, "injected fault of a compilation");
     INJECT();
@@ -373,6 +380,10 @@ static pjrt_error *loaded_executable_execute(pjrt_loaded_executable_execute_args
     program *p = args->executable->program;
     pjrt_client *client = args->executable->client;
     pjrt_device *device = args->execute_device != NULL ? args->execute_device : args->executable->devices[0];
+    size_t n_bytes = 0;
+    for (int i = 0; i < p->n_outputs; i++) n_bytes += p->outputs[i].n_bytes;
+    pjrt_error *error = want_memory(n_bytes);
+    if (error != NULL) return error;
     launch *l = calloc(1, sizeof *l);
     if (l == NULL) abort();
     retain(l->program = p);

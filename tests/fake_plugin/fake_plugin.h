@@ -16,8 +16,11 @@ typedef struct fake_plugin_controls {
     atomic_int n_calls;        /* calls that fail_call counts */
     atomic_int n_live;         /* objects that the plugin owns for its caller */
     atomic_int delay; /* microseconds, at most, that each launch takes, at random; 0: it ends before it returns */
-    bool is_tpu;      /* clients made from now on: platform "tpu", layouts of its own, no pointers, no options */
-    size_t api_size;  /* when not 0, how many bytes of its table the plugin admits to */
+    atomic_int compile_delay;  /* microseconds that each compilation takes; 0: none */
+    atomic_llong memory_limit; /* bytes that buffers may hold together; 0: no limit */
+    atomic_llong memory_held;
+    bool is_tpu;     /* clients made from now on: platform "tpu", layouts of its own, no pointers, no options */
+    size_t api_size; /* when not 0, how many bytes of its table the plugin admits to */
 } fake_plugin_controls;
 
 /* Exported under this name. */

@@ -18,6 +18,7 @@ extern pthread_cond_t changed;
 void *new_object(size_t n_bytes); /* zeroed and counted; the plugin itself never runs out of memory */
 void free_object(void *object);
 pjrt_error *new_error(int code, const char *message);
+pjrt_error *want_memory(size_t n_bytes);   /* an error when the limit does not allow it */
 pjrt_error *free_and_report(void *object); /* what every destroy function returns */
 
 /* A failure on demand: every function that may fail begins with it. */

@@ -1,6 +1,7 @@
 """In-place operations, out= arguments, and what replaces a tensor's memory: the CPU says what is right, and what is an error."""
 
 import copy
+import gc
 import warnings
 from functools import partial
 
@@ -380,6 +381,7 @@ def test_copies_of_tensors():
 
 
 def test_memory_of_dropped_storages_is_freed():
+    gc.collect()  # what other tests left behind
     x = torch.ones(1000, device=DEVICE)
     before = torch.tpu.memory_allocated()
     y = x + 1

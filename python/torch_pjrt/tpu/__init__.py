@@ -14,7 +14,7 @@ from torch_pjrt.tpu._lazy import _is_in_bad_fork as _is_in_bad_fork
 from torch_pjrt.tpu._lazy import _lazy_call as _lazy_call
 from torch_pjrt.tpu._lazy import _lazy_init as _lazy_init
 from torch_pjrt.tpu._lazy import init, is_initialized
-from torch_pjrt.tpu._modes import eager_mode, set_eager_mode
+from torch_pjrt.tpu._modes import debug, eager_mode, set_eager_mode
 from torch_pjrt.tpu._settings import config
 from torch_pjrt.tpu.device import (
     DeviceProperties,
@@ -105,6 +105,7 @@ __all__ = [
     "config",
     "current_device",
     "current_stream",
+    "debug",
     "default_generators",
     "default_stream",
     "device",

@@ -45,3 +45,27 @@ def set_eager_mode(mode: str) -> _Restore:
     previous = eager_mode()
     change(mode)
     return _Restore(previous)
+
+
+class debug:
+    """Debug mode with checks of values, from the call on, or in a `with` statement for its block.
+
+    Each operator is waited for, and raises at its own line. `check_nan`: also where it reads or makes NaN; `check_inf`:
+    the same for infinities, which masks are often made of. Errors name the operator with its operands, your line, and
+    a file that now holds the StableHLO of the program (in `torch.tpu.config.dump_dir`, else where temporary files are).
+    """
+
+    def __init__(self, check_nan: bool = False, check_inf: bool = False) -> None:
+        wanted = {"eager_mode": "debug", "check_nan": str(int(check_nan)), "check_inf": str(int(check_inf))}
+        self._previous = {name: str(_C.get_setting(name)) for name in wanted}
+        for name, value in wanted.items():
+            _C.set_setting(name, value)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for name, value in self._previous.items():
+            _C.set_setting(name, value)

@@ -13,6 +13,8 @@ from torch_pjrt import _C
 from torch_pjrt.tpu._lazy import _lazy_init, is_initialized
 from torch_pjrt.tpu._utils import DeviceLike, _get_device_index
 
+_MOST_HOLDERS = 10
+
 
 def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
     """The statistics of `memory_stats`, nested by the parts of their names. Empty before the device is used."""
@@ -123,7 +125,7 @@ def _size(n_bytes: int) -> str:
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """The statistics as a table to print."""
+    """The statistics as a table to print, and which operators made what the largest share of the memory holds."""
     stats = memory_stats(device)
     index = _get_device_index(device, optional=True)
     title = f"tpu:{index}"
@@ -137,4 +139,7 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     for label, name, show in rows:
         values = (show(stats.get(f"{name}.all.{part}", 0)) for part in ("current", "peak", "allocated", "freed"))
         lines.append(f"{label:<24}" + "".join(f"{value:>14}" for value in values))
+    if not abbreviated:
+        lines.append("held by")
+        lines += [f"  {line}" for line in _C.memory_holders(index, _MOST_HOLDERS).splitlines()]
     return "\n".join(lines)
