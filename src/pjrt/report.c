@@ -31,8 +31,8 @@ static int64_t attribute(const xla_ffi_call_frame *frame, int i) {
 /* Whether any element lies outside of [low, high], where low <= 0 and high >= -1. The sign of x - low or high - x says so:
  * where one of them wraps around, x is outside and the other one is negative, or it is itself. Blocks of eight, for the
  * compiler to make vectors of. */
-#define DEFINE_ANY_OUTSIDE(name, type, unsigned_type)                                               \
-    static bool name(const type *x, int64_t n, type low, type high) {                               \
+#define DEFINE_ANY_OUTSIDE(name, type, unsigned_type, target)                                       \
+    target static bool name(const type *x, int64_t n, type low, type high) {                        \
         enum { BLOCK = 8 };                                                                         \
         unsigned_type seen[BLOCK] = {0}, least = (unsigned_type)low, most = (unsigned_type)high;    \
         int64_t i = 0;                                                                              \
@@ -45,8 +45,25 @@ static int64_t attribute(const xla_ffi_call_frame *frame, int i) {
         for (int k = 1; k < BLOCK; k++) seen[0] |= seen[k];                                         \
         return (type)seen[0] < 0;                                                                   \
     }
-DEFINE_ANY_OUTSIDE(any_outside_64, int64_t, uint64_t)
-DEFINE_ANY_OUTSIDE(any_outside_32, int32_t, uint32_t)
+DEFINE_ANY_OUTSIDE(any_outside_64, int64_t, uint64_t, )
+DEFINE_ANY_OUTSIDE(any_outside_32, int32_t, uint32_t, )
+#ifdef __x86_64__
+/* Half to a third of the time, as long as the array lies in a cache. */
+#define TARGET_AVX2 __attribute__((target("avx2")))
+DEFINE_ANY_OUTSIDE(any_outside_64_avx2, int64_t, uint64_t, TARGET_AVX2)
+DEFINE_ANY_OUTSIDE(any_outside_32_avx2, int32_t, uint32_t, TARGET_AVX2)
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") != 0; }
+#else
+#define any_outside_64_avx2 any_outside_64
+#define any_outside_32_avx2 any_outside_32
+static bool has_avx2(void) { return false; }
+#endif
+
+static bool any_outside(const xla_ffi_buffer *array, int64_t n, int64_t low, int64_t high) {
+    if (array->dtype == XLA_FFI_DATA_TYPE_S32)
+        return (has_avx2() ? any_outside_32_avx2 : any_outside_32)(array->data, n, (int32_t)low, (int32_t)high);
+    return (has_avx2() ? any_outside_64_avx2 : any_outside_64)(array->data, n, low, high);
+}
 
 /* Seen as unsigned and from `low` on, the largest. */
 static int64_t furthest(const xla_ffi_buffer *array, int64_t n, int64_t low) {
@@ -74,9 +91,7 @@ static void make_check(const xla_ffi_call_frame *frame) {
     tpj_report *report = (tpj_report *)(uintptr_t)*(const uint64_t *)number->data;
     int64_t n = 1, low = attribute(frame, ATTRIBUTE_LOW), high = attribute(frame, ATTRIBUTE_HIGH);
     for (int64_t i = 0; i < array->rank; i++) n *= array->dims[i];
-    bool outside = array->dtype == XLA_FFI_DATA_TYPE_S32 ? any_outside_32(array->data, n, (int32_t)low, (int32_t)high)
-                                                         : any_outside_64(array->data, n, low, high);
-    if (outside) note(report, (int)attribute(frame, ATTRIBUTE_CHECK), furthest(array, n, low));
+    if (any_outside(array, n, low, high)) note(report, (int)attribute(frame, ATTRIBUTE_CHECK), furthest(array, n, low));
     atomic_fetch_add_explicit(&report->n_made, 1, memory_order_release);
 }
 
