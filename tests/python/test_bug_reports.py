@@ -92,6 +92,7 @@ def test_gradients_after_writing_a_slice(assign):
     close(device.weight.grad.norm(), cpu.weight.grad.norm())
 
 
+@pytest.mark.strict
 def test_the_thousandth_write_is_no_dearer():
     """pytorch/xla#3619: the graph grew with every write through a view."""
     w = torch.zeros(3, 8, device=DEVICE)

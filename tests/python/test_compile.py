@@ -369,6 +369,7 @@ def test_values_on_the_host_within_a_graph() -> None:
 # ---- sizes that change ----
 
 
+@pytest.mark.strict
 def test_dynamic_sizes_are_captured_once() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to("tpu")

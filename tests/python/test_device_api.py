@@ -200,6 +200,7 @@ def test_settings_come_from_the_environment():
     assert out.split() == ["error", "2", "2"]
 
 
+@pytest.mark.strict
 def test_eager_modes():
     assert torch.tpu.eager_mode() == "strict"
     with torch.tpu.set_eager_mode("debug"):
@@ -214,6 +215,7 @@ def test_eager_modes():
     assert torch.tpu.eager_mode() == "strict"
 
 
+@pytest.mark.strict
 def test_compile_stats_count():
     x = torch.ones(3, 5, 7, device="tpu")
     x + 2

@@ -7,6 +7,7 @@ import optable
 import pytest
 import torch
 
+pytestmark = pytest.mark.strict
 DEVICE = "tpu"
 KINDS = {"f", "S", "F~", "F^", "S~", "S^", "I~"}  # numbers that are given at run time, or are once they change
 WARM, MORE = 3, 3

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+pytestmark = pytest.mark.strict
 DEVICE = "tpu"
 
 

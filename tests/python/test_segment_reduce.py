@@ -55,6 +55,7 @@ def test_dtypes_and_dimensions(reduce: str) -> None:
     check(data, reduce, {"lengths": torch.tensor([[2, 3, 5], [0, 10, 0], [4, 4, 2]]), "axis": 1})
 
 
+@pytest.mark.strict
 def test_lengths_compile_nothing_new() -> None:
     x, lengths = DATA.to("tpu"), [torch.tensor(cut, device="tpu") for cut in ([2, 0, 4], [1, 4, 1])]
     torch.segment_reduce(x, "sum", lengths=lengths[0])

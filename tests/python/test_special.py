@@ -95,6 +95,7 @@ def test_degrees_are_truncated(name: str) -> None:
     check(getattr(torch.special, name), torch.full_like(n, 2.5), n)
 
 
+@pytest.mark.strict
 @pytest.mark.parametrize("name", POLYNOMIALS)
 def test_numbers_compile_nothing_new(name: str) -> None:
     function = getattr(torch.special, name)
