@@ -93,7 +93,9 @@ CORE_SRC := $(shell find src -name '*.c' ! -name '*_test.c' | sort)
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 WARNINGS := -Wall -Wextra -Wshadow $(WERROR)
 CPPFLAGS_CORE := -Iinclude -Isrc
-CFLAGS_CORE := -std=c11 $(OPT) -g -fPIC -fvisibility=hidden $(WARNINGS)
+CFLAGS_CORE = -std=c11 $(OPT) -g -fPIC -fvisibility=hidden $(WARNINGS)
+# Emitters run when a program is made, which takes a thousand times as long: what counts for them is to be built quickly.
+$(BUILD)/src/ops/%.o: OPT := $(OPT:-O2=-O1)
 
 core: $(BUILD)/libtpj.so $(CORE_LIB)
 
