@@ -229,7 +229,8 @@ def report_device() -> dict:
     tpu = torch.get_device_module("tpu")
     properties, stats, fallbacks = tpu.get_device_properties(), tpu.compile_stats(), tpu.fallbacks()
     print(f"device {tpu.current_device()} is {properties.name}, plugin {properties.plugin}")
-    print(f"{stats['programs']} programs compiled in {stats['seconds']:.1f} s, reused {stats['hits']:,} times")
+    made = f"{stats['programs'] - stats['loaded']} programs compiled and {stats['loaded']} loaded from earlier runs"
+    print(f"{made} in {stats['seconds']:.1f} s, reused {stats['hits']:,} times")
     print("operators that fell back to the CPU:", ", ".join(f"{op} ({n})" for op, n in fallbacks.items()) or "none")
     return {"properties": str(properties), "compile_stats": stats, "fallbacks": fallbacks}
 
