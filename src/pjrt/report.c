@@ -162,7 +162,16 @@ tpj_status *tpj_report_take(tpj_client *client, int device, int n_checks, tpj_re
     return NULL;
 }
 
+/* The event of a launch that nobody had to wait for. */
+static void drop_event(tpj_report *report) {
+    if (report->complete == NULL) return;
+    PJRT_ARGS(pjrt_event_destroy_args, args, .event = report->complete);
+    tpj_pjrt_ignore(PJRT_CALL(report->client->api, event_destroy, &args));
+    report->complete = NULL;
+}
+
 void tpj_report_reset(tpj_report *report, int n_checks) {
+    drop_event(report);
     report->n_checks = n_checks;
     report->found = -1;
     atomic_store_explicit(&report->n_made, 0, memory_order_relaxed);
@@ -180,6 +189,7 @@ void tpj_report_give(tpj_report *report) {
 void tpj_report_destroy_all(tpj_report *first) {
     while (first != NULL) {
         tpj_report *next = first->next;
+        drop_event(first);
         tpj_buffer_release(first->operand);
         tpj_lock_destroy(&first->lock);
         free(first);

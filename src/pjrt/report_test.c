@@ -2,6 +2,7 @@
 #include "pjrt/report.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "fake.h"
 #include "pjrt/internal.h"
@@ -130,4 +131,28 @@ TEST(reports_that_were_given_back_are_taken_again) {
     CHECK(again == other);
     tpj_report_give(again);
     end();
+}
+
+/* A launch that was seen to be in order is never awaited: what it left must not outlive the report's next use. */
+TEST(reports_keep_nothing_of_launches_that_nobody_waited_for) {
+    static const char module[] = "function_type = (tensor<1xi32>) -> tensor<1xi32>";
+    static const int32_t number[] = {1};
+    static const int64_t dims[] = {1};
+    tpj_buffer *input, *output;
+    tpj_executable *program;
+    CHECK_OK(start(1));
+    CHECK_OK(tpj_buffer_from_host(client, 0, TPJ_I32, 1, dims, number, &input));
+    CHECK_OK(tpj_executable_compile(client, module, strlen(module), NULL, &program));
+    for (int i = 0; i < 3; i++) {
+        int64_t index = 0;
+        tpj_report_reset(report, 1);
+        CHECK_OK(tpj_executable_execute_reporting(program, 0, &input, 1, &output, 1, report));
+        check(XLA_FFI_DATA_TYPE_S64, &index, 1, 0, 0, 0); /* late: the program runs behind from now on */
+        CHECK(tpj_report_is_clear(report));
+        tpj_buffer_release(output);
+    }
+    tpj_buffer_release(input);
+    tpj_executable_release(program);
+    end();
+    CHECK_INT(atomic_load(&fake_controls()->n_live), 0);
 }

@@ -400,6 +400,8 @@ static pjrt_error *loaded_executable_execute(pjrt_loaded_executable_execute_args
         contents_release(input->contents);
         input->contents = NULL;
     }
+    if (args->device_complete_events != NULL)
+        args->device_complete_events[0] = new_event(p->n_outputs > 0 ? l->outputs[0] : NULL);
     worker_run(&client->worker, l);
     return NULL;
 }

@@ -248,3 +248,41 @@ assert torch.tpu.compile_stats()["programs"] > 450
 assert count() < bound + 700, (count(), bound)  # 1,440 without eviction
 """
     run(code)
+
+
+def cpu_peak(work) -> int:
+    """The most bytes that PyTorch's CPU allocator held during `work()`, from its own reports to the profiler."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        work()
+    events = profile.profiler.kineto_results.events()
+    held = peak = 0
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_training_needs_what_the_cpu_needs(mode, optimizer):
+    def train(device: str) -> None:
+        layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dropout=0.0)
+        model = torch.nn.Sequential(torch.nn.Embedding(40, 64), layer, torch.nn.Linear(64, 40)).to(device)
+        steps = getattr(torch.optim, optimizer)(model.parameters(), lr=1e-3)
+        tokens = torch.randint(0, 40, (8, 33)).to(device)
+        for _ in range(3):
+            steps.zero_grad(set_to_none=True)
+            logits = model(tokens[:, :-1])
+            torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+            steps.step()
+
+    needed = cpu_peak(lambda: train("cpu"))
+    base = torch.tpu.memory_allocated()
+    torch.tpu.reset_peak_memory_stats()
+    with torch.tpu.set_eager_mode(mode):
+        train("tpu")
+    gc.collect()
+    torch.tpu.synchronize()
+    assert needed > 1e6, "the profiler reports memory"
+    assert torch.tpu.max_memory_allocated() - base <= 1.1 * needed
+    assert torch.tpu.memory_allocated() == base
