@@ -26,7 +26,7 @@ CORE_LIB := $(PACKAGE)/libtpj.so
 GLUE_LIB := $(PACKAGE)/libtpj_glue.so
 EXT_LIB  := $(PACKAGE)/_C.abi3.so
 
-.PHONY: all help native core examples docs glue pyext venv dev demo bench compare conformance test lint format clean distclean
+.PHONY: all help native core examples docs glue pyext venv dev demo bench soak compare conformance test lint format clean distclean
 all: native
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make compare    a short training on both, whose losses must agree"
 	@echo "make test       unit tests, fault sweep, source checks, lint and pytest"
 	@echo "make bench      times beside PyTorch's CPU, or beside torch_tpu: PEER=/path/to/its/python"
+	@echo "make soak       10,000 steps of training in each mode, with memory that stays flat"
 	@echo "make core       the C core alone (needs a C compiler, no Python); also: glue, pyext"
 	@echo "make examples   the programs of examples/c, in $(BUILD)/examples"
 	@echo "make docs       docs/settings.md and docs/operators.md, from the tables in src/"
@@ -201,6 +202,9 @@ demo: $(VENV_STAMP) native
 bench: $(VENV_STAMP) native $(BUILD)/bench/dispatch
 	$(VENV)/bin/python bench/load.py
 	$(VENV)/bin/python bench/run.py --json out/bench.json $(if $(PEER),--peer $(PEER)) $(BENCH)
+
+soak: $(VENV_STAMP) native
+	for mode in strict fused compiled; do echo $$mode; $(VENV)/bin/python bench/soak.py --mode $$mode || exit 1; done
 
 $(BUILD)/bench/%: bench/c/%.c $(BUILD)/libtpj.so
 	@mkdir -p $(@D)
