@@ -126,6 +126,14 @@ TPJ_API tpj_status *tpj_executable_execute(tpj_executable *executable, int devic
 TPJ_API tpj_status *tpj_topology_create(tpj_plugin *plugin, const char *name, tpj_topology **out_topology) TPJ_MUST_USE;
 TPJ_API void tpj_topology_destroy(tpj_topology *topology);
 TPJ_API int tpj_topology_n_devices(const tpj_topology *topology);
+/* Of the nth device, 0 .. n_devices - 1, in ascending order: the id that compile options name it by. */
+TPJ_API int tpj_topology_device_id(const tpj_topology *topology, int n);
+/* Borrowed from the topology. version: the build of the compiler in its own words, of several lines, and "" where it has
+ * none; kind: of all its devices, "TPU v6 lite". */
+TPJ_API const char *tpj_topology_version(const tpj_topology *topology);
+TPJ_API const char *tpj_topology_device_kind(const tpj_topology *topology);
+/* The memory that programs can use on each device; -1 where the compiler does not say. */
+TPJ_API int64_t tpj_topology_memory_bytes(const tpj_topology *topology);
 TPJ_API tpj_status *tpj_topology_compile(tpj_topology *topology, const char *module, size_t module_length,
                                          const tpj_compile_options *options, tpj_compiled **out_compiled) TPJ_MUST_USE;
 TPJ_API void tpj_compiled_destroy(tpj_compiled *compiled);
@@ -138,6 +146,12 @@ typedef struct tpj_compiled_cost {
     double flops, bytes_accessed, optimal_seconds; /* negative where unknown */
 } tpj_compiled_cost;
 TPJ_API tpj_status *tpj_compiled_cost_stats(const tpj_compiled *compiled, tpj_compiled_cost *out_cost) TPJ_MUST_USE;
+/* malloc'ed bytes that the caller frees: what tpj_executable_deserialize takes on such a TPU, and the program as the
+ * compiler's last pass left it, an HloModuleProtoWithConfig of XLA's hlo.proto. */
+TPJ_API tpj_status *tpj_compiled_serialize(const tpj_compiled *compiled, void **out_data,
+                                           size_t *out_n_bytes) TPJ_MUST_USE;
+TPJ_API tpj_status *tpj_compiled_optimized_program(const tpj_compiled *compiled, void **out_data,
+                                                   size_t *out_n_bytes) TPJ_MUST_USE;
 
 #ifdef __cplusplus
 }

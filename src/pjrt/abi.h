@@ -222,6 +222,13 @@ typedef struct pjrt_device_description_kind_args {
     size_t device_kind_size; /* out */
 } pjrt_device_description_kind_args;
 
+typedef struct pjrt_device_description_attributes_args {
+    PJRT_HEAD;
+    pjrt_device_description *device_description;
+    size_t num_attributes;              /* out */
+    const pjrt_named_value *attributes; /* out */
+} pjrt_device_description_attributes_args;
+
 typedef struct pjrt_device_memory_stats_args {
     PJRT_HEAD;
     pjrt_device *device;
@@ -318,9 +325,9 @@ typedef struct pjrt_buffer_opaque_device_memory_data_pointer_args {
 /* ---- compile ---- */
 typedef struct pjrt_program {
     PJRT_HEAD;
-    const char *code;
+    const char *code; /* read by a compiler; written by optimized_program */
     size_t code_size;
-    const char *format; /* "mlir" */
+    const char *format; /* "mlir"; of optimized_program "hlo_with_config" */
     size_t format_size;
 } pjrt_program;
 
@@ -364,6 +371,13 @@ typedef struct pjrt_topology_description_get_device_descriptions_args {
     size_t num_descriptions;                      /* out */
 } pjrt_topology_description_get_device_descriptions_args;
 
+typedef struct pjrt_topology_description_platform_version_args {
+    PJRT_HEAD;
+    pjrt_topology_description *topology;
+    const char *platform_version; /* out */
+    size_t platform_version_size; /* out */
+} pjrt_topology_description_platform_version_args;
+
 /* ---- executable ---- */
 typedef struct pjrt_executable_destroy_args {
     PJRT_HEAD;
@@ -395,6 +409,12 @@ typedef struct pjrt_executable_get_compiled_memory_stats_args {
     int64_t peak_memory_in_bytes;
     int64_t unused_1[4];
 } pjrt_executable_get_compiled_memory_stats_args;
+
+typedef struct pjrt_executable_optimized_program_args {
+    PJRT_HEAD;
+    pjrt_executable *executable;
+    pjrt_program *program; /* code: the caller's memory, or NULL to learn the size */
+} pjrt_executable_optimized_program_args;
 
 typedef struct pjrt_executable_serialize_args {
     PJRT_HEAD;
@@ -488,7 +508,8 @@ typedef struct pjrt_api {
     pjrt_unused_function unused_21[1];
     PJRT_FUNCTION(client_buffer_from_host_buffer);
     PJRT_FUNCTION(device_description_id);
-    pjrt_unused_function unused_24[2];
+    pjrt_unused_function unused_24[1];
+    PJRT_FUNCTION(device_description_attributes);
     PJRT_FUNCTION(device_description_kind);
     pjrt_unused_function unused_27[2];
     PJRT_FUNCTION(device_get_description);
@@ -500,7 +521,8 @@ typedef struct pjrt_api {
     PJRT_FUNCTION(executable_num_outputs);
     pjrt_unused_function unused_45[1];
     PJRT_FUNCTION(executable_get_cost_analysis);
-    pjrt_unused_function unused_47[2];
+    pjrt_unused_function unused_47[1];
+    PJRT_FUNCTION(executable_optimized_program);
     PJRT_FUNCTION(executable_serialize);
     PJRT_FUNCTION(loaded_executable_destroy);
     PJRT_FUNCTION(loaded_executable_get_executable);
@@ -522,7 +544,8 @@ typedef struct pjrt_api {
     pjrt_unused_function unused_77[5];
     PJRT_FUNCTION(topology_description_create);
     PJRT_FUNCTION(topology_description_destroy);
-    pjrt_unused_function unused_84[2];
+    pjrt_unused_function unused_84[1];
+    PJRT_FUNCTION(topology_description_platform_version);
     PJRT_FUNCTION(topology_description_get_device_descriptions);
     pjrt_unused_function unused_87[2];
     PJRT_FUNCTION(compile);

@@ -124,14 +124,11 @@ tpj_status *tpj_executable_deserialize(tpj_client *client, const void *data, siz
     return wrap_handle(client, args.loaded_executable, out_executable);
 }
 
-tpj_status *tpj_executable_serialize(tpj_executable *executable, void **out_data, size_t *out_n_bytes) {
+tpj_status *tpj_pjrt_serialize(const pjrt_api *api, const pjrt_executable *handle, void **out_data,
+                               size_t *out_n_bytes) {
     tpj_status *status = NULL;
-    const pjrt_api *api = executable->client->api;
-    pjrt_executable *description;
-    TPJ_TRY(tpj_pjrt_check_fork());
-    TPJ_TRY(describe(executable, &description));
-    PJRT_ARGS(pjrt_executable_serialize_args, args, .executable = description);
-    TPJ_TRY_GOTO(PJRT_CALL(api, executable_serialize, &args));
+    PJRT_ARGS(pjrt_executable_serialize_args, args, .executable = handle);
+    TPJ_TRY(PJRT_CALL(api, executable_serialize, &args));
     void *copy = malloc(args.serialized_bytes_size + 1);
     if (copy != NULL) {
         memcpy(copy, args.serialized_bytes, args.serialized_bytes_size);
@@ -141,7 +138,15 @@ tpj_status *tpj_executable_serialize(tpj_executable *executable, void **out_data
         status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
     }
     args.serialized_executable_deleter(args.serialized_executable);
-done:
+    return status;
+}
+
+tpj_status *tpj_executable_serialize(tpj_executable *executable, void **out_data, size_t *out_n_bytes) {
+    const pjrt_api *api = executable->client->api;
+    pjrt_executable *description;
+    TPJ_TRY(tpj_pjrt_check_fork());
+    TPJ_TRY(describe(executable, &description));
+    tpj_status *status = tpj_pjrt_serialize(api, description, out_data, out_n_bytes);
     drop_description(api, description);
     return status;
 }

@@ -39,6 +39,15 @@ struct tpj_client {
     _Atomic(char *) identity; /* see identity.h; NULL until somebody asks */
 };
 
+struct tpj_topology {
+    const pjrt_api *api;
+    pjrt_topology_description *handle;
+    char *version, *device_kind;
+    int64_t memory_bytes; /* of each device, or -1 */
+    int *ids;             /* ascending */
+    int n_ids;
+};
+
 struct tpj_buffer {
     atomic_int n_references;
     int device;
@@ -77,6 +86,10 @@ void tpj_pjrt_ignore(tpj_status *status);
 static inline tpj_status *tpj_pjrt_check(const pjrt_api *api, const char *function, pjrt_error *error) {
     return error == NULL ? NULL : tpj_pjrt_status(api, function, error);
 }
+
+/* A program as bytes, malloc'ed for the caller. */
+tpj_status *tpj_pjrt_serialize(const pjrt_api *api, const pjrt_executable *handle, void **out_data,
+                               size_t *out_n_bytes) TPJ_MUST_USE;
 
 /* Waits for an event and destroys it, whatever comes of it. NULL is allowed. */
 tpj_status *tpj_pjrt_await(const pjrt_api *api, pjrt_event *event) TPJ_MUST_USE;

@@ -28,7 +28,7 @@ typedef struct scenario {
     tpj_executable *program, *loaded;
     tpj_buffer *floats, *integers, *across;
     tpj_buffer *first[N_OUTPUTS], *second[N_OUTPUTS];
-    void *blob;
+    void *blob, *compiled_blob, *optimized;
     size_t blob_size;
     tpj_topology *topology;
     tpj_compiled *compiled;
@@ -54,6 +54,8 @@ static void end_scenario(scenario *s) {
     tpj_executable_release(s->program);
     tpj_executable_release(s->loaded);
     free(s->blob);
+    free(s->compiled_blob);
+    free(s->optimized);
     tpj_compiled_destroy(s->compiled);
     tpj_topology_destroy(s->topology);
     tpj_client_destroy(s->client); /* ends the launches that are late, and so their callbacks */
@@ -110,7 +112,12 @@ static tpj_status *use_topology(scenario *s, tpj_plugin *plugin) {
     TPJ_TRY(tpj_compiled_memory_stats(s->compiled, &memory));
     TPJ_TRY(expect(memory.argument_bytes == 40 && memory.output_bytes == 48 && memory.peak_bytes == -1, "memory"));
     TPJ_TRY(tpj_compiled_cost_stats(s->compiled, &cost));
-    return expect(cost.flops == 8 && cost.bytes_accessed == 96 && cost.optimal_seconds < 0, "cost");
+    TPJ_TRY(expect(cost.flops == 8 && cost.bytes_accessed == 96 && cost.optimal_seconds < 0, "cost"));
+    size_t n;
+    TPJ_TRY(tpj_compiled_serialize(s->compiled, &s->compiled_blob, &n));
+    TPJ_TRY(expect(n == strlen(plain_module) + 1, "serialized size"));
+    TPJ_TRY(tpj_compiled_optimized_program(s->compiled, &s->optimized, &n));
+    return expect(n == strlen(plain_module) && memcmp(s->optimized, plain_module, n) == 0, "optimized program");
 }
 
 static tpj_status *run_scenario(void) {
@@ -536,6 +543,10 @@ TEST(topology_errors_name_it) {
                 "topology \"v6e\": PJRT_TopologyDescription_Create");
     CHECK_OK(tpj_topology_create(d.plugin, "v6e:2x3", &topology));
     CHECK_INT(tpj_topology_n_devices(topology), 6);
+    CHECK_INT(tpj_topology_device_id(topology, 5), 5);
+    CHECK_STRING(tpj_topology_version(topology), "fake 1");
+    CHECK_STRING(tpj_topology_device_kind(topology), "fake device");
+    CHECK_INT(tpj_topology_memory_bytes(topology), 1000);
     int64_t id = 6;
     const tpj_compile_options options = {.device_ids = &id};
     CHECK_ERROR(tpj_topology_compile(topology, plain_module, strlen(plain_module), &options, &compiled), TPJ_VALUE,

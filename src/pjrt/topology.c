@@ -1,22 +1,37 @@
-/* Compiling for a topology that is not there: what a TPU program would need, without a TPU. */
+/* Topologies: slices of TPUs that are described, and need not be there. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pjrt/internal.h"
 
-struct tpj_topology {
-    const pjrt_api *api;
-    pjrt_topology_description *handle;
-    int *ids; /* ascending */
-    int n_ids;
-};
+static tpj_status *copy_text(const char *text, size_t n, char **out_copy) {
+    char *copy = malloc(n + 1);
+    if (copy == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    if (n > 0) memcpy(copy, text, n);
+    copy[n] = '\0';
+    *out_copy = copy;
+    return NULL;
+}
 
-struct tpj_compiled {
-    const pjrt_api *api;
-    pjrt_executable *handle;
-};
+/* What all devices of a topology have in common. */
+static tpj_status *read_device(tpj_topology *topology, pjrt_device_description *description) {
+    static const char limit[] = "device_memory_bytes_limit";
+    PJRT_ARGS(pjrt_device_description_kind_args, kind, .device_description = description);
+    TPJ_TRY(PJRT_CALL(topology->api, device_description_kind, &kind));
+    TPJ_TRY(copy_text(kind.device_kind, kind.device_kind_size, &topology->device_kind));
+    PJRT_ARGS(pjrt_device_description_attributes_args, args, .device_description = description);
+    if (!PJRT_HAS(topology->api, device_description_attributes)) return NULL;
+    TPJ_TRY(PJRT_CALL(topology->api, device_description_attributes, &args));
+    for (size_t i = 0; i < args.num_attributes; i++) {
+        const pjrt_named_value *attribute = &args.attributes[i];
+        if (attribute->name_size == strlen(limit) && memcmp(attribute->name, limit, strlen(limit)) == 0 &&
+            attribute->type == PJRT_NAMED_VALUE_INT64)
+            topology->memory_bytes = attribute->int64_value;
+    }
+    return NULL;
+}
 
-static tpj_status *read_ids(tpj_topology *topology) {
+static tpj_status *read_devices(tpj_topology *topology) {
     PJRT_ARGS(pjrt_topology_description_get_device_descriptions_args, args, .topology = topology->handle);
     TPJ_TRY(PJRT_CALL(topology->api, topology_description_get_device_descriptions, &args));
     topology->ids = calloc(args.num_descriptions + 1, sizeof *topology->ids);
@@ -28,7 +43,14 @@ static tpj_status *read_ids(tpj_topology *topology) {
         topology->ids[i] = id.id;
     }
     tpj_ids_sort(topology->ids, topology->n_ids);
-    return NULL;
+    return args.num_descriptions > 0 ? read_device(topology, args.descriptions[0]) : NULL;
+}
+
+static tpj_status *read_version(tpj_topology *topology) {
+    PJRT_ARGS(pjrt_topology_description_platform_version_args, args, .topology = topology->handle);
+    if (PJRT_HAS(topology->api, topology_description_platform_version))
+        TPJ_TRY(PJRT_CALL(topology->api, topology_description_platform_version, &args));
+    return copy_text(args.platform_version, args.platform_version_size, &topology->version);
 }
 
 tpj_status *tpj_topology_create(tpj_plugin *plugin, const char *name, tpj_topology **out_topology) {
@@ -36,11 +58,13 @@ tpj_status *tpj_topology_create(tpj_plugin *plugin, const char *name, tpj_topolo
     tpj_topology *topology = calloc(1, sizeof *topology);
     if (topology == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     topology->api = plugin->api;
+    topology->memory_bytes = -1;
     PJRT_ARGS(pjrt_topology_description_create_args, args, .topology_name = name, .topology_name_size = strlen(name));
     TPJ_TRY_GOTO(tpj_pjrt_check_fork());
     TPJ_TRY_GOTO(PJRT_CALL(plugin->api, topology_description_create, &args));
     topology->handle = args.topology;
-    TPJ_TRY_GOTO(read_ids(topology));
+    TPJ_TRY_GOTO(read_devices(topology));
+    TPJ_TRY_GOTO(read_version(topology));
     *out_topology = topology;
     topology = NULL;
 done:
@@ -55,73 +79,15 @@ void tpj_topology_destroy(tpj_topology *topology) {
         tpj_pjrt_ignore(PJRT_CALL(topology->api, topology_description_destroy, &args));
     }
     free(topology->ids);
+    free(topology->version);
+    free(topology->device_kind);
     free(topology);
 }
 
 int tpj_topology_n_devices(const tpj_topology *topology) { return topology->n_ids; }
-
-tpj_status *tpj_topology_compile(tpj_topology *topology, const char *module, size_t module_length,
-                                 const tpj_compile_options *options, tpj_compiled **out_compiled) {
-    static const tpj_compile_options one_device = {0};
-    const pjrt_api *api = topology->api;
-    tpj_status *status = NULL;
-    tpj_text proto = {0};
-    tpj_compiled *compiled = malloc(sizeof *compiled);
-    if (compiled == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    TPJ_TRY_GOTO(tpj_pjrt_check_fork());
-    TPJ_TRY_GOTO(
-        tpj_options_write(options == NULL ? &one_device : options, topology->ids, topology->n_ids, true, &proto));
-    PJRT_ARGS(pjrt_program, program, .code = module, .code_size = module_length, .format = "mlir", .format_size = 4);
-    PJRT_ARGS(pjrt_compile_args, args, .topology = topology->handle, .program = &program, .compile_options = proto.data,
-              .compile_options_size = proto.length);
-    TPJ_TRY_GOTO(PJRT_CALL(api, compile, &args));
-    *compiled = (tpj_compiled){.api = api, .handle = args.executable};
-    *out_compiled = compiled;
-    compiled = NULL;
-done:
-    free(compiled);
-    tpj_text_destroy(&proto);
-    return status;
+int tpj_topology_device_id(const tpj_topology *topology, int n) { return topology->ids[n]; }
+const char *tpj_topology_version(const tpj_topology *topology) { return topology->version; }
+const char *tpj_topology_device_kind(const tpj_topology *topology) {
+    return topology->device_kind == NULL ? "" : topology->device_kind;
 }
-
-void tpj_compiled_destroy(tpj_compiled *compiled) {
-    if (compiled == NULL) return;
-    PJRT_ARGS(pjrt_executable_destroy_args, args, .executable = compiled->handle);
-    tpj_pjrt_ignore(PJRT_CALL(compiled->api, executable_destroy, &args));
-    free(compiled);
-}
-
-tpj_status *tpj_compiled_memory_stats(const tpj_compiled *compiled, tpj_compiled_memory *out_memory) {
-    /* A plugin that is older than a field leaves it as it is. */
-    PJRT_ARGS(pjrt_executable_get_compiled_memory_stats_args, args, .executable = compiled->handle,
-              .peak_memory_in_bytes = -1);
-    TPJ_TRY(PJRT_CALL(compiled->api, executable_get_compiled_memory_stats, &args));
-    *out_memory = (tpj_compiled_memory){.code_bytes = args.generated_code_size_in_bytes,
-                                        .argument_bytes = args.argument_size_in_bytes,
-                                        .output_bytes = args.output_size_in_bytes,
-                                        .alias_bytes = args.alias_size_in_bytes,
-                                        .temp_bytes = args.temp_size_in_bytes,
-                                        .peak_bytes = args.peak_memory_in_bytes};
-    return NULL;
-}
-
-/* Costs come as named numbers; a compiler that cannot tell gives a number below zero, or leaves the name out. */
-static double find_property(const pjrt_named_value *properties, size_t n, const char *name) {
-    for (size_t i = 0; i < n; i++) {
-        const pjrt_named_value *property = &properties[i];
-        if (property->name_size != strlen(name) || memcmp(property->name, name, property->name_size) != 0) continue;
-        if (property->type == PJRT_NAMED_VALUE_FLOAT) return (double)property->float_value;
-        if (property->type == PJRT_NAMED_VALUE_INT64) return (double)property->int64_value;
-    }
-    return -1;
-}
-
-tpj_status *tpj_compiled_cost_stats(const tpj_compiled *compiled, tpj_compiled_cost *out_cost) {
-    PJRT_ARGS(pjrt_executable_get_cost_analysis_args, args, .executable = compiled->handle);
-    TPJ_TRY(PJRT_CALL(compiled->api, executable_get_cost_analysis, &args));
-    *out_cost =
-        (tpj_compiled_cost){.flops = find_property(args.properties, args.num_properties, "flops"),
-                            .bytes_accessed = find_property(args.properties, args.num_properties, "bytes accessed"),
-                            .optimal_seconds = find_property(args.properties, args.num_properties, "optimal_seconds")};
-    return NULL;
-}
+int64_t tpj_topology_memory_bytes(const tpj_topology *topology) { return topology->memory_bytes; }

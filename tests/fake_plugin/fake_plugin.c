@@ -126,6 +126,17 @@ static pjrt_error *device_description_kind(pjrt_device_description_kind_args *ar
     return NULL;
 }
 
+static pjrt_error *device_description_attributes(pjrt_device_description_attributes_args *args) {
+    INJECT();
+    static const pjrt_named_value attributes[] = {
+        {.name = "device_memory_bytes_limit, at least", .name_size = 35, .type = PJRT_NAMED_VALUE_INT64},
+        {.name = "device_memory_bytes_limit", .name_size = 25, .type = PJRT_NAMED_VALUE_INT64, .int64_value = 1000},
+    };
+    args->attributes = attributes;
+    args->num_attributes = 2;
+    return NULL;
+}
+
 static pjrt_error *device_memory_stats(pjrt_device_memory_stats_args *args) {
     INJECT();
     if (!controls.is_tpu) return new_error(PJRT_ERROR_CODE_UNIMPLEMENTED, "no statistics");
@@ -255,8 +266,26 @@ static pjrt_error *client_compile(pjrt_client_compile_args *args) {
     return error != NULL ? error : load(args->client, p, &args->executable);
 }
 
+static bool mentions(const pjrt_program *program, const char *word) {
+    size_t n = strlen(word);
+    for (size_t i = 0; i + n <= program->code_size; i++)
+        if (memcmp(program->code + i, word, n) == 0) return true;
+    return false;
+}
+
+/* What libtpu does with some programs, for those that mention it. */
+static void misbehave(const pjrt_program *program) {
+    const struct timespec hour = {.tv_sec = 3600};
+    if (mentions(program, "fake.hang")) nanosleep(&hour, NULL);
+    if (!mentions(program, "fake.abort")) return;
+    fprintf(stderr,
+            "all is well\nF1201 09:00:00.000000 1 fake.cc:1] Check failed: id < limit (7 vs. 4)\n    @ 0x1 main\n");
+    abort();
+}
+
 static pjrt_error *compile(pjrt_compile_args *args) {
     INJECT();
+    misbehave(args->program);
     program *p;
     pjrt_error *error = program_create(args->program->code, args->program->code_size, args->compile_options,
                                        args->compile_options_size, &p);
@@ -296,6 +325,17 @@ static pjrt_error *executable_get_compiled_memory_stats(pjrt_executable_get_comp
     args->generated_code_size_in_bytes = 1;
     args->temp_size_in_bytes = 2;
     return NULL; /* like a plugin older than peak_memory_in_bytes */
+}
+
+/* The text: nothing here optimizes. */
+static pjrt_error *executable_optimized_program(pjrt_executable_optimized_program_args *args) {
+    INJECT();
+    const program *p = args->executable->program;
+    if (args->program->code != NULL) memcpy((char *)(uintptr_t)args->program->code, p->text, p->text_size);
+    args->program->code_size = p->text_size;
+    args->program->format = "hlo_with_config";
+    args->program->format_size = strlen(args->program->format);
+    return NULL;
 }
 
 static void free_serialized(pjrt_serialized_executable *serialized) {
@@ -436,6 +476,13 @@ static pjrt_error *topology_description_get_device_descriptions(
     return NULL;
 }
 
+static pjrt_error *topology_description_platform_version(pjrt_topology_description_platform_version_args *args) {
+    INJECT();
+    args->platform_version = "fake 1, and more";
+    args->platform_version_size = 6;
+    return NULL;
+}
+
 /* ---- what is exported ---- */
 static pjrt_api api = {
     .version = {.struct_size = sizeof(pjrt_api_version), .major_version = 0, .minor_version = 114},
@@ -457,12 +504,14 @@ static pjrt_api api = {
     ENTRY(client_compile),
     ENTRY(client_buffer_from_host_buffer),
     ENTRY(device_description_id),
+    ENTRY(device_description_attributes),
     ENTRY(device_description_kind),
     ENTRY(device_get_description),
     ENTRY(device_memory_stats),
     ENTRY(executable_destroy),
     ENTRY(executable_num_outputs),
     ENTRY(executable_get_cost_analysis),
+    ENTRY(executable_optimized_program),
     ENTRY(executable_serialize),
     ENTRY(loaded_executable_destroy),
     ENTRY(loaded_executable_get_executable),
@@ -478,6 +527,7 @@ static pjrt_api api = {
     ENTRY(buffer_opaque_device_memory_data_pointer),
     ENTRY(topology_description_create),
     ENTRY(topology_description_destroy),
+    ENTRY(topology_description_platform_version),
     ENTRY(topology_description_get_device_descriptions),
     ENTRY(compile),
     ENTRY(executable_get_compiled_memory_stats),

@@ -20,11 +20,19 @@ TEST(topologies_have_their_devices) {
     const struct {
         const char *name;
         int n_devices;
-    } cases[] = {{"v5e:1x1", 1}, {"v6e:2x4", 8}, {"v5p:2x2x1", 4}, {"tpu7x:2x2x1", 8}};
+        const char *kind;
+        int64_t least_memory;
+    } cases[] = {{"v5e:1x1", 1, "TPU v5 lite", 15LL << 30},
+                 {"v6e:2x4", 8, "TPU v6 lite", 31LL << 30},
+                 {"v5p:2x2x1", 4, "TPU v5", 95LL << 30},
+                 {"tpu7x:2x2x1", 8, "TPU7x", 94LL << 30}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tpj_topology *topology;
         CHECK_OK(tpj_topology_create(libtpu(), cases[i].name, &topology));
         CHECK_INT(tpj_topology_n_devices(topology), cases[i].n_devices);
+        CHECK_STRING(tpj_topology_device_kind(topology), cases[i].kind);
+        CHECK(tpj_topology_memory_bytes(topology) > cases[i].least_memory);
+        CHECK(strstr(tpj_topology_version(topology), "TPU") != NULL);
         tpj_topology_destroy(topology);
     }
     tpj_topology *topology;
@@ -44,6 +52,14 @@ TEST(one_chip_memory_and_cost) {
     CHECK(memory.code_bytes > 0 && memory.peak_bytes > 0);
     CHECK_OK(tpj_compiled_cost_stats(compiled, &cost));
     CHECK(cost.flops > 2.0 * 256 * 256 * 255 && cost.bytes_accessed > 0);
+    void *data;
+    size_t n;
+    CHECK_OK(tpj_compiled_serialize(compiled, &data, &n));
+    CHECK(n > 1000);
+    free(data);
+    CHECK_OK(tpj_compiled_optimized_program(compiled, &data, &n));
+    CHECK(n > 100);
+    free(data);
     tpj_compiled_destroy(compiled);
     tpj_topology_destroy(topology);
 }
