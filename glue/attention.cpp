@@ -8,16 +8,26 @@
 
 namespace {
 
+/* Whether two sizes, which may be symbols of a captured graph, are known to be equal. */
+bool equal(const c10::SymInt &a, const c10::SymInt &b) { return TORCH_GUARD_OR_FALSE(a.sym_eq(b)); }
+bool is_empty(const at::Tensor &tensor) { return !TORCH_GUARD_OR_FALSE(tensor.sym_numel().sym_gt(0)); }
+
+/* Whether each key head serves as many query heads. */
+bool heads_fit(const c10::SymInt &heads, const c10::SymInt &kv_heads, bool enable_gqa) {
+    if (equal(heads, kv_heads)) return true;
+    if (!enable_gqa || heads.is_symbolic() || kv_heads.is_symbolic()) return false;
+    return kv_heads.expect_int() > 0 && heads.expect_int() % kv_heads.expect_int() == 0;
+}
+
 /* The row wants [batch, heads, length, width], one dtype, and key heads that divide the query's. */
 bool fits(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value, bool enable_gqa) {
     for (const at::Tensor *tensor : {&query, &key, &value})
         if (tensor->is_nested() || tensor->dim() != 4 || !tensor->is_floating_point() ||
-            tensor->scalar_type() != query.scalar_type() || tensor->size(0) != query.size(0))
+            tensor->scalar_type() != query.scalar_type() || !equal(tensor->sym_size(0), query.sym_size(0)))
             return false;
-    const int64_t heads = query.size(1), kv_heads = key.size(1);
-    const bool heads_fit = heads == kv_heads || (enable_gqa && kv_heads > 0 && heads % kv_heads == 0);
-    return heads_fit && value.size(1) == kv_heads && value.size(2) == key.size(2) && key.size(3) == query.size(3) &&
-           query.numel() > 0 && value.numel() > 0;
+    return heads_fit(query.sym_size(1), key.sym_size(1), enable_gqa) && equal(value.sym_size(1), key.sym_size(1)) &&
+           equal(value.sym_size(2), key.sym_size(2)) && equal(key.sym_size(3), query.sym_size(3)) &&
+           !is_empty(query) && !is_empty(value);
 }
 
 /* The fused op has no batching rule and no derivative along a direction. What torch.func.grad wraps may be a batch inside,

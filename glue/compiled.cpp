@@ -195,6 +195,16 @@ void run_graph(const c10::OperatorHandle &, torch::jit::Stack *stack) {
     torch::jit::push(*stack, make_results(graph, call, tensors, program, storages));
 }
 
+/* torch_pjrt::lay(Tensor self, int[] size, int[] stride) -> Tensor: other elements of its storage as a tensor that autograd
+ * takes for one of its own: what was cut from a padded result is no view to the user. */
+void lay(const c10::OperatorHandle &, torch::jit::Stack *stack) {
+    const at::AutoDispatchBelowADInplaceOrView no_autograd;
+    const std::vector<int64_t> strides = torch::jit::pop(*stack).toIntVector();
+    const std::vector<int64_t> sizes = torch::jit::pop(*stack).toIntVector();
+    const at::Tensor self = torch::jit::pop(*stack).toTensor();
+    torch::jit::push(*stack, self.as_strided(sizes, strides));
+}
+
 /* Whether what the description says of results and writes can be. */
 tpj_status *check_results(const tpj_glue_graph &graph) {
     for (const tpj_glue_graph::Result &result : graph.results)
@@ -244,4 +254,6 @@ void tpj_glue_graph_destroy(tpj_glue_graph *graph) { delete graph; }
 TORCH_LIBRARY_FRAGMENT(torch_pjrt, library) {
     library.def("run_graph(int graph, Tensor[] tensors, Scalar[] numbers) -> Tensor[]",
                 torch::CppFunction::makeFromBoxedFunction<&run_graph>());
+    library.def("lay(Tensor self, int[] size, int[] stride) -> Tensor",
+                torch::CppFunction::makeFromBoxedFunction<&lay>());
 }

@@ -275,7 +275,7 @@ class Packer:
             return "i64"
         if isinstance(value, fx.Node):
             given = value.meta.get("val")
-            runs = isinstance(given, (float, torch.SymFloat)) and (_runs(kind) or kind.startswith("T"))
+            runs = isinstance(given, (int, float, torch.SymFloat)) and (_runs(kind) or kind.startswith("T"))
             if not isinstance(given, torch.Tensor) and not runs:
                 raise Unpackable(f"{value} is no tensor")
             return self._names[value]

@@ -328,7 +328,7 @@ def _fits(node: fx.Node) -> bool:
     """Whether a program takes the input as it is: it is on the device, or a number, perhaps in a CPU tensor."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
-        return isinstance(value, (float, torch.SymFloat))
+        return isinstance(value, (int, float, torch.SymFloat))
     return _values.on_device(node) or (value.device.type == "cpu" and value.dim() == 0)
 
 

@@ -1,7 +1,8 @@
-"""Graphs whose sizes are symbols: a program for each set of sizes that occurs.
+"""Graphs whose sizes are symbols, made for the sizes of a call.
 
-A program of the device has fixed sizes. Dynamo captures such a graph once and guards on ranges; here it is made anew
-for the sizes of a call, from the graph and not from the user's program, and kept for the next call of these sizes.
+A program of the device has fixed sizes. Dynamo captures such a graph once and guards on ranges; where its sizes
+cannot be padded to buckets (padding/), it is made anew for those of a call, from the graph and not from the user's
+program, and kept for the next call of these sizes.
 """
 
 import collections
