@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tpj/graph.h"
 #include "tpj/pjrt.h"
 #include "tpj/status.h"
 
@@ -41,6 +42,13 @@ TPJ_API void tpj_glue_set_line_finder(tpj_glue_line_finder finder);
  * ends in rows. */
 typedef char *(*tpj_glue_tracer)(const char *request);
 TPJ_API void tpj_glue_set_tracer(tpj_glue_tracer tracer);
+
+/* Writes the StableHLO text of an op that was registered at run time, as tpj_kernel_writer does (tpj/graph.h). */
+TPJ_API void tpj_glue_set_kernel_writer(tpj_kernel_writer writer);
+/* Gives an op of another library ("lib::op", and an overload's name, "" for none) a row whose StableHLO the writer writes, and
+ * a kernel on the device. Errors: TPJ_VALUE for an op that there is not, or whose arguments text cannot have; TPJ_RUNTIME for
+ * one that has a kernel for the device. */
+TPJ_API tpj_status *tpj_glue_register_kernel(const char *name, const char *overload) TPJ_MUST_USE;
 
 /* ---- captured graphs (compiled.cpp) ----
  * The op torch_pjrt::run_graph(int graph, Tensor[] tensors, Scalar[] numbers) -> Tensor[] runs one. */

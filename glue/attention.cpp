@@ -26,8 +26,8 @@ bool fits(const at::Tensor &query, const at::Tensor &key, const at::Tensor &valu
             tensor->scalar_type() != query.scalar_type() || !equal(tensor->sym_size(0), query.sym_size(0)))
             return false;
     return heads_fit(query.sym_size(1), key.sym_size(1), enable_gqa) && equal(value.sym_size(1), key.sym_size(1)) &&
-           equal(value.sym_size(2), key.sym_size(2)) && equal(key.sym_size(3), query.sym_size(3)) &&
-           !is_empty(query) && !is_empty(value);
+           equal(value.sym_size(2), key.sym_size(2)) && equal(key.sym_size(3), query.sym_size(3)) && !is_empty(query) &&
+           !is_empty(value);
 }
 
 /* The fused op has no batching rule and no derivative along a direction. What torch.func.grad wraps may be a batch inside,

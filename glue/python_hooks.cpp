@@ -1,4 +1,4 @@
-/* The two questions that only Python can answer. The glue itself does not link Python. */
+/* The questions that only Python can answer. The glue itself does not link Python. */
 #include <atomic>
 #include <cstdlib>
 
@@ -9,10 +9,19 @@
 namespace {
 std::atomic<tpj_glue_line_finder> line_finder{nullptr};
 std::atomic<tpj_glue_tracer> tracer{nullptr};
+std::atomic<tpj_kernel_writer> kernel_writer{nullptr};
 } // namespace
 
 void tpj_glue_set_line_finder(tpj_glue_line_finder finder) { line_finder.store(finder); }
 void tpj_glue_set_tracer(tpj_glue_tracer given) { tracer.store(given); }
+
+void tpj_glue_set_kernel_writer(tpj_kernel_writer writer) { kernel_writer.store(writer); }
+
+tpj_status *tpj_glue_write_kernel(void *context, const char *op, const char *arguments, char **out_text) {
+    const tpj_kernel_writer write = kernel_writer.load(std::memory_order_relaxed);
+    if (write == nullptr) return tpj_status_create(TPJ_INTERNAL, "%s: nobody writes its StableHLO", op);
+    return write(context, op, arguments, out_text);
+}
 
 bool tpj_glue_user_line(std::string *out_file, int *out_line) {
     const tpj_glue_line_finder finder = line_finder.load(std::memory_order_relaxed);

@@ -5,7 +5,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "api.h"
 #include "dispatch.h"
+#include "trace.h"
 
 namespace {
 
@@ -100,6 +102,52 @@ const tpj_glue_op &tpj_glue_registered(const char *name, const char *overload) {
     return *found->second;
 }
 
+/* The letters of a row's parameter for an argument of this type; NULL for what StableHLO text cannot have. */
+const char *kind_of(c10::TypePtr type, std::string *suffix) {
+    if (const auto optional = type->cast<c10::OptionalType>()) {
+        const char *kind = kind_of(optional->getElementType(), suffix);
+        *suffix += "?";
+        return kind;
+    }
+    if (const auto list = type->cast<c10::ListType>()) {
+        const char *kind = kind_of(list->getElementType(), suffix);
+        *suffix += "[]";
+        return kind;
+    }
+    switch (type->kind()) {
+        case c10::TypeKind::TensorType: return "T";
+        case c10::TypeKind::IntType:
+        case c10::TypeKind::SymIntType: return "I";
+        case c10::TypeKind::FloatType:
+        case c10::TypeKind::SymFloatType: return "F";
+        case c10::TypeKind::BoolType:
+        case c10::TypeKind::SymBoolType: return "B";
+        case c10::TypeKind::StringType: return "Str";
+        default: return nullptr;
+    }
+}
+
+/* "T x, I k": the parameters of a row for an op whose StableHLO is text. */
+tpj_status *params_of(const c10::FunctionSchema &schema, std::string *out_params) {
+    for (const c10::Argument &argument : schema.arguments()) {
+        std::string suffix;
+        const std::string real = argument.real_type()->str();
+        const char *kind = real == "ScalarType"    ? "D"
+                           : real == "ScalarType?" ? "D?"
+                                                   : kind_of(argument.type(), &suffix);
+        const std::string type = argument.type()->str();
+        if (kind == nullptr)
+            TPJ_ERROR(TPJ_VALUE, "%s: the argument %s is of type %s, which StableHLO text cannot have",
+                      schema.name().c_str(), argument.name().c_str(), type.c_str());
+        if (argument.alias_info() != nullptr)
+            TPJ_ERROR(TPJ_VALUE,
+                      "%s: the argument %s is written or returned, and StableHLO text is a function of values",
+                      schema.name().c_str(), argument.name().c_str());
+        *out_params += (out_params->empty() ? "" : ", ") + (kind + suffix) + " " + argument.name();
+    }
+    return nullptr;
+}
+
 /* After the kernels that are written by hand: this runs when Python's part of the package is loaded, not at static
  * initialisation, so that their registrations have all happened. */
 extern "C" TPJ_API void tpj_glue_register(void) {
@@ -107,6 +155,23 @@ extern "C" TPJ_API void tpj_glue_register(void) {
     if (library != nullptr) return;
     library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
     register_all(*library);
+}
+
+tpj_status *tpj_glue_register_kernel(const char *name, const char *overload) {
+    const auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+    const std::string full = *overload == '\0' ? name : std::string(name) + "." + overload;
+    if (!op) TPJ_ERROR(TPJ_VALUE, "there is no op %s", full.c_str());
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1))
+        TPJ_ERROR(TPJ_RUNTIME, "the op %s has a kernel for the tpu device already", full.c_str());
+    std::string params;
+    TPJ_TRY(params_of(op->schema(), &params));
+    const tpj_op_def *row = nullptr;
+    TPJ_TRY(tpj_op_register(full.c_str(), params.c_str(), &tpj_glue_write_kernel, nullptr, &row));
+    const auto *facts = new tpj_glue_op(*op, row, tpj_glue_form::functional);
+    const std::string space = full.substr(0, full.find("::"));
+    auto *library = new torch::Library(torch::Library::IMPL, space, c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(facts)));
+    return nullptr;
 }
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {

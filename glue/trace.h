@@ -9,6 +9,9 @@
 /* The tracer's graph text, "" when there is none. */
 std::string tpj_glue_trace(const std::string &request);
 
+/* What the Python extension gave to tpj_glue_set_kernel_writer, as a tpj_kernel_writer. */
+tpj_status *tpj_glue_write_kernel(void *context, const char *op, const char *arguments, char **out_text);
+
 /* Runs a functional or out= op by its decomposition; false when it has none that ends in rows. */
 bool tpj_glue_run_traced(const tpj_glue_op &op, torch::jit::Stack &stack);
 

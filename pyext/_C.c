@@ -317,6 +317,13 @@ static PyObject *graph_create(PyObject *self, PyObject *args) {
     return graph == NULL ? NULL : PyLong_FromVoidPtr(graph);
 }
 
+static PyObject *register_kernel(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *name, *overload;
+    if (!PyArg_ParseTuple(args, "ss", &name, &overload)) return NULL;
+    return none_or_raise(tpj_glue_register_kernel(name, overload));
+}
+
 static PyObject *graph_destroy(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *number;
@@ -424,6 +431,8 @@ static PyMethodDef methods[] = {
      "graph_create(name, body, n_tensors, n_numbers, random, device, results, precision, dump_dir, optimization_level, "
      "compiler_options): a handle for torch.ops.torch_pjrt.run_graph"},
     {"graph_destroy", graph_destroy, METH_VARARGS, "graph_destroy(graph)"},
+    {"register_kernel", register_kernel, METH_VARARGS,
+     "register_kernel(name, overload): torch_pjrt.kernels writes the StableHLO of the op"},
     {"load_settings", load_settings, METH_NOARGS, "Read the settings from the environment, once."},
     {"get_setting", get_setting, METH_VARARGS, "get_setting(name)"},
     {"set_setting", set_setting, METH_VARARGS, "set_setting(name, text)"},
@@ -503,6 +512,50 @@ static char *trace(const char *request) {
     return copy;
 }
 
+/* "ValueError: no such thing" of the exception that is set, which is cleared; malloc'ed. */
+static char *describe_exception(void) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    PyObject *name = type == NULL ? NULL : PyObject_GetAttrString(type, "__name__");
+    PyObject *text = name == NULL ? NULL : PyUnicode_FromFormat("%U: %S", name, value);
+    const char *utf8 = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, NULL);
+    char *copy = strdup(utf8 != NULL ? utf8 : "an exception that has no text");
+    Py_XDECREF(text);
+    Py_XDECREF(name);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    PyErr_Clear();
+    return copy;
+}
+
+/* torch_pjrt.kernels._write(op, arguments): the text, or the exception as a status. */
+static tpj_status *write_kernel(void *context, const char *op, const char *arguments, char **out_text) {
+    (void)context;
+    if (!Py_IsInitialized()) return tpj_status_create(TPJ_RUNTIME, "Python has ended");
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *kernels = PyImport_ImportModule("torch_pjrt.kernels");
+    PyObject *answer = kernels == NULL ? NULL : PyObject_CallMethod(kernels, "_write", "ss", op, arguments);
+    const char *text = answer == NULL ? NULL : PyUnicode_AsUTF8AndSize(answer, NULL);
+    tpj_status *status = NULL;
+    if (text != NULL) {
+        *out_text = strdup(text);
+        if (*out_text == NULL) status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+    } else {
+        char *what = describe_exception();
+        status = tpj_status_create(TPJ_RUNTIME, "%s", what != NULL ? what : "out of host memory");
+        free(what);
+    }
+    Py_XDECREF(answer);
+    Py_XDECREF(kernels);
+    PyErr_Restore(type, value, traceback);
+    PyGILState_Release(gil);
+    return status;
+}
+
 /* The folder of a module with the separator at its end, malloc'ed. NULL with an exception set when it has none. */
 static char *folder_of(const char *module_name) {
     PyObject *imported = PyImport_ImportModule(module_name);
@@ -524,6 +577,7 @@ static int execute(PyObject *self) {
     if (own_folder == NULL && (own_folder = folder_of("torch_pjrt")) == NULL) return -1;
     tpj_glue_set_line_finder(find_user_line);
     tpj_glue_set_tracer(trace);
+    tpj_glue_set_kernel_writer(write_kernel);
     tpj_interrupt_set(is_interrupted);
     tpj_glue_register();
     return 0;

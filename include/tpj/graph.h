@@ -168,6 +168,20 @@ TPJ_API bool tpj_op_is_factory(const tpj_op_def *op); /* makes tensors from no t
 /* Whether a sized op's count follows from the numbers (kind S) of the call alone; false leaves the device to count. */
 TPJ_API bool tpj_op_size(const tpj_op_def *op, const tpj_number *numbers, int n_numbers, int64_t *out_size);
 
+/* ---- ops of the user's own, registered at run time ----
+ * Their StableHLO is text: a function (func.func, in the form that is not generic) whose parameters are the op's tensors in
+ * their order, lists one after the other and None left out, all of fixed sizes. A module around it is ignored.
+ *
+ * The writer is asked once for each kind of call. `arguments` is a JSON object of the op's arguments by name: a tensor is
+ * {"dtype": "f32", "sizes": [4, 8]}, lists are lists, a float that is not finite {"float": "nan"}, a dtype
+ * {"dtype": "f32"}. It returns a malloc'ed text, or an error, which the call raises. Called on any thread. */
+typedef tpj_status *(*tpj_kernel_writer)(void *context, const char *op, const char *arguments, char **out_text);
+/* `name` has a namespace ("lib::op.overload"), `params` are as a row's (src/ops/ops.h), without the kinds S, f and G. Both are
+ * copied; context must live as long as the process. Thread-safe. Errors: TPJ_VALUE for a name or parameters that cannot be,
+ * TPJ_RUNTIME for a name that is there. */
+TPJ_API tpj_status *tpj_op_register(const char *name, const char *params, tpj_kernel_writer writer, void *context,
+                                    const tpj_op_def **out_op) TPJ_MUST_USE;
+
 /* The textual form, documented in docs/graph_text.md. parse: errors name the line and column. print: malloc'ed, the
  * caller frees it. parse(print(g)) equals g. */
 TPJ_API tpj_status *tpj_graph_parse(const char *text, size_t length, tpj_graph **out_graph) TPJ_MUST_USE;

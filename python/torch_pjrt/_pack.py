@@ -76,13 +76,13 @@ class Unpackable(Exception):
 
 
 def op_name(op: OpOverload) -> str:
-    """The name that the op table uses: "add.Tensor", and "relu" for a default overload."""
-    name = op._schema.name.split("::", 1)[1]
+    """The name that the op table uses: "add.Tensor", "relu" for a default overload, "lib::op" outside of ATen."""
+    name = op._schema.name.removeprefix("aten::")
     return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
 
 
 def has_row(op: Any) -> bool:
-    return isinstance(op, OpOverload) and op.namespace == "aten" and _C.row(op_name(op)) is not None
+    return isinstance(op, OpOverload) and _C.row(op_name(op)) is not None
 
 
 def has_form(op: Any) -> bool:
@@ -92,7 +92,7 @@ def has_form(op: Any) -> bool:
 
 def row_parameters(op: OpOverload) -> list[tuple[str, str]] | None:
     """(kind, name) of the row's parameters, None when there is no row."""
-    row = _C.row(op_name(op)) if op.namespace == "aten" else None
+    row = _C.row(op_name(op))
     if row is None:
         return None
     parameters = []

@@ -21,6 +21,8 @@ void hlo_destroy(tpj_hlo *h) {
     tpj_status_destroy(h->status);
     tpj_text_destroy(&h->body);
     tpj_text_destroy(&h->locations);
+    tpj_text_destroy(&h->aliases);
+    tpj_text_destroy(&h->functions);
     tpj_text_destroy(&h->scratch);
     free(h->parameters);
     free(h->interned);
@@ -220,6 +222,7 @@ static void write_module(tpj_hlo *h, tpj_text *text, const char *name, tpj_value
     tpj_value **parameters = TPJ_ARENA_ARRAY(&h->arena, tpj_value *, h->n_parameters + 1);
     if (parameters == NULL) return;
     for (int i = 0; i < h->n_parameters; i++) parameters[i] = h->parameters[i].value;
+    tpj_text_append(text, tpj_text_string(&h->aliases), h->aliases.length);
     tpj_text_add(text, "\"builtin.module\"() <{sym_name = ");
     write_quoted(text, name);
     tpj_text_add(text, "}> ({\n\"func.func\"() <{");
@@ -239,7 +242,9 @@ static void write_module(tpj_hlo *h, tpj_text *text, const char *name, tpj_value
         tpj_text_add(text, "):\n");
     }
     tpj_text_append(text, tpj_text_string(&h->body), h->body.length);
-    tpj_text_add(text, "}) : () -> ()\n}) : () -> ()\n");
+    tpj_text_add(text, "}) : () -> ()\n");
+    tpj_text_append(text, tpj_text_string(&h->functions), h->functions.length);
+    tpj_text_add(text, "}) : () -> ()\n");
     tpj_text_append(text, tpj_text_string(&h->locations), h->locations.length);
 }
 
@@ -252,7 +257,9 @@ tpj_status *hlo_finish(tpj_hlo *h, const char *function_name, tpj_value *const *
         hlo_close(h, id, NULL, results, n_results, NULL, 0, NULL);
         write_module(h, &text, function_name, results, n_results);
     }
-    if (h->arena.failed || h->body.failed || h->locations.failed || h->scratch.failed || text.failed) out_of_memory(h);
+    const bool texts_failed = h->body.failed || h->locations.failed || h->scratch.failed || h->aliases.failed ||
+                              h->functions.failed || text.failed;
+    if (h->arena.failed || texts_failed) out_of_memory(h);
     if (h->failed) {
         tpj_text_destroy(&text);
         tpj_status *status = hlo_take_status(h);

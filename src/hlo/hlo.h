@@ -232,6 +232,11 @@ void hlo_op(tpj_hlo *h, const char *name, tpj_value *const *operands, int n_oper
 tpj_value *hlo_op1(tpj_hlo *h, const char *name, tpj_value *const *operands, int n_operands, const char *attributes,
                    tpj_dtype dtype, int rank, const int64_t *dims);
 
+/* Calls a function that is given as StableHLO text: the function @main of it, or its first; a module around it, further
+ * functions, and aliases may be there. Operands must be of the types of its parameters, which have fixed sizes. Returns how
+ * many results there are (`out` holds n_most), 0 after failing (TPJ_VALUE). */
+int hlo_call(tpj_hlo *h, const char *text, tpj_value *const *operands, int n_operands, tpj_value **out, int n_most);
+
 /* ---- small helpers for emission code ---- */
 static inline int64_t hlo_dim(const tpj_value *x, int dim) { return x->type.dims[dim < 0 ? dim + x->type.rank : dim]; }
 int64_t hlo_elements(const tpj_value *x);

@@ -23,11 +23,13 @@ typedef struct hlo_parameter_record {
 
 struct tpj_hlo {
     tpj_arena arena;
-    tpj_status *status; /* the first error */
-    bool failed;        /* stays set after the status was taken */
-    tpj_text body;      /* ops of the function */
-    tpj_text locations; /* alias definitions, for the module's end */
-    tpj_text scratch;   /* attributes of the op being written */
+    tpj_status *status;          /* the first error */
+    bool failed;                 /* stays set after the status was taken */
+    tpj_text body;               /* ops of the function */
+    tpj_text locations;          /* alias definitions, for the module's end */
+    tpj_text aliases, functions; /* of functions that are called (hlo_call): before the module, and in it */
+    int n_functions;
+    tpj_text scratch; /* attributes of the op being written */
     hlo_parameter_record *parameters;
     int n_parameters, capacity_parameters;
     hlo_intern_entry *interned;

@@ -496,7 +496,7 @@ static void read_result_types(parser *p, int node) {
 
 static void read_op(parser *p) {
     size_t length;
-    const char *name = read_word(p, &length, "an op", ".");
+    const char *name = read_word(p, &length, "an op", ".:");
     if (!ok(p)) return;
     const tpj_op_def *op = tpj_op_find(name, length);
     if (op == NULL) {

@@ -162,6 +162,11 @@ void tpj_check(tpj_emit *e, tpj_value *bad, const char *message);
 /* The same with another kind of error. */
 void tpj_check_as(tpj_emit *e, tpj_value *bad, tpj_code code, const char *message);
 
+/* ---- rows of run time ---- */
+/* Adds a row whose name has a namespace ("lib::op"); borrowed for the life of the process. Thread-safe.
+ * Errors: TPJ_VALUE without a namespace, TPJ_RUNTIME for a name that is there. */
+tpj_status *tpj_op_add(const tpj_op_def *row) TPJ_MUST_USE;
+
 /* ---- the families: each file ends with its array, closed by an empty row ---- */
 /* clang-format off */
 #define TPJ_OP_FAMILIES(X) \

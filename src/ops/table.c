@@ -1,5 +1,7 @@
-/* Finding rows: a hash of the names of all families, built once. */
+/* Finding rows: a hash of the names of all families, built once, and a list of rows that were registered at run time. */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/ops.h"
@@ -48,8 +50,35 @@ static void build(void) {
         }
 }
 
+/* ---- rows of run time: their names have a namespace ("lib::op"), they are added and never removed ---- */
+
+typedef struct registered {
+    const tpj_op_def *row;
+    struct registered *next;
+} registered;
+
+static _Atomic(registered *) rows_of_run_time;
+
+static const tpj_op_def *find_registered(const char *name, size_t length) {
+    for (registered *r = atomic_load(&rows_of_run_time); r != NULL; r = r->next)
+        if (is_named(r->row, name, length)) return r->row;
+    return NULL;
+}
+
+tpj_status *tpj_op_add(const tpj_op_def *row) {
+    if (strstr(row->name, "::") == NULL) TPJ_ERROR(TPJ_VALUE, "the op %s is not in a namespace of its own", row->name);
+    if (find_registered(row->name, strlen(row->name)) != NULL)
+        TPJ_ERROR(TPJ_RUNTIME, "the op %s is registered already", row->name);
+    registered *added = malloc(sizeof *added);
+    if (added == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    *added = (registered){row, atomic_load(&rows_of_run_time)};
+    while (!atomic_compare_exchange_weak(&rows_of_run_time, &added->next, added)) {}
+    return NULL;
+}
+
 const tpj_op_def *tpj_op_find(const char *name, size_t length) {
     pthread_once(&once, build);
+    if (memchr(name, ':', length) != NULL) return find_registered(name, length);
     const tpj_op_def *row = slots[slot_of(name, length)];
     if (row != NULL || n_hashed < MAX_HASHED) return row;
     for (int i = 0; (row = tpj_op_at(i)) != NULL; i++)
