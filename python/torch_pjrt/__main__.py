@@ -6,6 +6,7 @@ import platform
 import sys
 
 from torch_pjrt import _cache
+from torch_pjrt.plan import _commands
 
 
 def info() -> int:
@@ -56,6 +57,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help=info.__doc__).set_defaults(run=lambda _: info())
     _cache.add_command(commands)
+    _commands.add_commands(commands)
     args = parser.parse_args()
     try:
         return args.run(args)

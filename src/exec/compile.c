@@ -11,6 +11,7 @@
 #include "cache/disk.h"
 #include "cache/disk_prune.h"
 #include "pjrt/identity.h"
+#include "pjrt/plan.h"
 
 /* The nearest first. Either may be NULL. */
 enum { LOCAL, SHARED, N_FOLDERS };
@@ -96,7 +97,7 @@ tpj_status *tpj_compile(tpj_client *client, const char *module, size_t module_le
     tpj_text identity = {0};
     *out_loaded = false;
     pthread_once(&folders_opened, open_folders);
-    if (folders[LOCAL] == NULL && folders[SHARED] == NULL)
+    if ((folders[LOCAL] == NULL && folders[SHARED] == NULL) || !tpj_client_keeps_programs(client))
         return tpj_executable_compile(client, module, module_length, options, out_executable);
     TPJ_TRY_GOTO(tpj_client_identify(client, options, &identity));
     tpj_disk_key key = {identity.data, module, identity.length, length_without_locations(module, module_length)};
@@ -114,6 +115,26 @@ tpj_status *tpj_compile(tpj_client *client, const char *module, size_t module_le
     tpj_disk_unlock(lock);
     if (status == NULL) *out_executable = executable;
 done:
+    tpj_text_destroy(&identity);
+    return status;
+}
+
+tpj_status *tpj_compile_keep(const char *folder, const tpj_absent_client *absent, const char *module,
+                             size_t module_length, const void *data, size_t n_bytes) {
+    tpj_text identity = {0};
+    tpj_status *status = tpj_identify_absent(absent, &identity);
+    tpj_disk *disk = status == NULL ? tpj_disk_open(folder, -1) : NULL;
+    if (status == NULL && disk == NULL)
+        status = tpj_status_create(TPJ_VALUE, "%s cannot be a folder of programs", folder);
+    if (status == NULL) {
+        tpj_disk_key key = {identity.data, module, identity.length, length_without_locations(module, module_length)};
+        size_t n_found;
+        tpj_disk_save(disk, &key, data, n_bytes);
+        void *found = tpj_disk_find(disk, &key, &n_found);
+        if (found == NULL) status = tpj_status_create(TPJ_RUNTIME, "%s: the program could not be written", folder);
+        free(found);
+    }
+    tpj_disk_close(disk);
     tpj_text_destroy(&identity);
     return status;
 }

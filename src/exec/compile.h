@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pjrt/identity.h"
 #include "tpj/pjrt.h"
 
 #ifdef __cplusplus
@@ -26,6 +27,10 @@ tpj_status *tpj_compile(tpj_client *client, const char *module, size_t module_le
 TPJ_API bool tpj_compile_folder(char *out_path, size_t n);
 /* Removes programs from a folder until they hold at most n_bytes: see tpj_disk_prune. */
 TPJ_API int64_t tpj_compile_prune(const char *folder, int64_t n_bytes);
+
+/* Saves a program that was compiled for a client that is not here, as that client will look it up in the folder. */
+TPJ_API tpj_status *tpj_compile_keep(const char *folder, const tpj_absent_client *absent, const char *module,
+                                     size_t module_length, const void *data, size_t n_bytes) TPJ_MUST_USE;
 
 /* For tests: reads the settings again at the next compilation. No other thread may be compiling. */
 void tpj_compile_forget_folders(void);

@@ -12,6 +12,7 @@
 #include "exec/compile.h"
 #include "exec/pool.h"
 #include "ops/ops.h"
+#include "pjrt/plan.h"
 
 static _Atomic int64_t n_programs, n_loaded, compile_nanoseconds, n_dumped;
 
@@ -286,6 +287,8 @@ static tpj_status *read_result(const tpj_program *program, tpj_buffer *result, i
 
 tpj_status *tpj_program_read_checks(const tpj_program *program, const tpj_checks *checks, int *out_check,
                                     int64_t *out_element) {
+    *out_check = -1;
+    if (tpj_client_plans(program->client)) return NULL; /* no index was made */
     if (checks->result != NULL) return read_result(program, checks->result, out_check, out_element);
     *out_check = tpj_report_await(checks->report, out_element);
     return NULL;

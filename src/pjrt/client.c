@@ -7,7 +7,7 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "pjrt/internal.h"
+#include "pjrt/plan_internal.h"
 
 /* ---- memory of CPU plugins ---- */
 /* CPU plugins take device memory from malloc. glibc returns large blocks to the system when they are freed, and the next
@@ -19,7 +19,7 @@ static void tune_malloc(const tpj_plugin *plugin) {
     enum { TOP_PAD = 64 << 20 };
     const char *slash = strrchr(plugin->path, '/');
     const char *file = slash == NULL ? plugin->path : slash + 1;
-    if (!tpj_config_cpu_malloc_tuning() || strncmp(file, "libtpu", 6) == 0) return;
+    if (!tpj_config_cpu_malloc_tuning() || strncmp(file, "libtpu", 6) == 0 || plugin->library == NULL) return;
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, -1);
     mallopt(M_TOP_PAD, TOP_PAD);
@@ -135,6 +135,8 @@ tpj_status *tpj_client_create(tpj_plugin *plugin, int n_devices, tpj_client **ou
     TPJ_TRY_GOTO(read_addressable_devices(client));
     TPJ_TRY_GOTO(read_global_ids(client));
     client->reports = tpj_report_register(client);
+    client->plans = client->api == tpj_plan_api() && tpj_plan_inner() == NULL;
+    client->keeps = PJRT_HAS(client->api, executable_serialize);
     tpj_log(TPJ_LOG_INFO, "%s: %d device(s) \"%s\" on platform %s", plugin->path, client->n_devices,
             client->devices[0].kind, client->platform);
     *out_client = client;
@@ -164,6 +166,8 @@ void tpj_client_destroy(tpj_client *client) {
 const char *tpj_client_platform(const tpj_client *client) { return client->platform; }
 const char *tpj_client_platform_version(const tpj_client *client) { return client->platform_version; }
 bool tpj_client_is_cpu(const tpj_client *client) { return client->is_cpu; }
+bool tpj_client_plans(const tpj_client *client) { return client->plans; }
+bool tpj_client_keeps_programs(const tpj_client *client) { return client->keeps; }
 bool tpj_client_has_reports(const tpj_client *client) { return client->reports; }
 int tpj_client_n_devices(const tpj_client *client) { return client->n_devices; }
 tpj_plugin *tpj_client_plugin(const tpj_client *client) { return client->plugin; }

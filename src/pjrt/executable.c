@@ -8,7 +8,7 @@
 
 static const tpj_compile_options portable_options = {.portable = true};
 /* StableHLO's maximum and minimum propagate NaN. XLA's CPU compiler drops NaN unless told not to. */
-static const tpj_option cpu_exact_min_max = {
+const tpj_option tpj_cpu_exact_min_max = {
     .name = "xla_cpu_enable_fast_min_max", .kind = TPJ_OPTION_BOOL, .int_value = 0};
 
 /* ---- life ---- */
@@ -94,7 +94,7 @@ int tpj_executable_n_outputs(const tpj_executable *executable) { return executab
 /* ---- compile, serialize ---- */
 tpj_status *tpj_executable_write_options(const tpj_client *client, const tpj_compile_options *options,
                                          tpj_text *out_proto) {
-    if (client->is_cpu) tpj_option_write(&cpu_exact_min_max, out_proto);
+    if (client->is_cpu) tpj_option_write(&tpj_cpu_exact_min_max, out_proto);
     return tpj_options_write(options == NULL ? &portable_options : options, client->global_ids, client->n_global_ids,
                              false, out_proto);
 }

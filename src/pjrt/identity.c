@@ -51,15 +51,38 @@ static void identify_processor(tpj_text *text) {
     tpj_text_printf(text, "processor features: %016" PRIx64 "\n", hash);
 }
 
+/* A program of a TPU may run on any of its devices, however many there are: a slice is planned for before anybody knows how
+ * many of its chips each host has. */
+static void identify_platform(const char *path, const char *platform, const char *version, const char *devices,
+                              tpj_text *text) {
+    identify_file(path, text);
+    tpj_text_printf(text, "platform: %s, %s\ndevices: %s\n", platform, version, devices);
+}
+
+static void add_options(const char *options, size_t n, tpj_text *text) {
+    tpj_text_add(text, "options: ");
+    for (size_t i = 0; i < n; i++) tpj_text_printf(text, "%02x", (unsigned char)options[i]);
+    tpj_text_add(text, "\n");
+}
+
 static char *identify(const tpj_client *client) {
-    tpj_text text = {0};
-    identify_file(client->plugin->path, &text);
-    tpj_text_printf(&text, "platform: %s, %s\ndevices: %d of %d, %s\n", client->platform, client->platform_version,
-                    client->n_devices, client->n_global_ids, client->n_devices > 0 ? client->devices[0].kind : "none");
+    tpj_text text = {0}, devices = {0};
+    if (client->is_cpu) tpj_text_printf(&devices, "%d of %d, ", client->n_devices, client->n_global_ids);
+    tpj_text_add(&devices, client->n_devices > 0 ? client->devices[0].kind : "none");
+    identify_platform(client->plugin->path, client->platform, client->platform_version, tpj_text_string(&devices),
+                      &text);
     if (client->is_cpu) identify_processor(&text);
-    char *identity = text.failed ? NULL : strdup(tpj_text_string(&text));
+    char *identity = text.failed || devices.failed ? NULL : strdup(tpj_text_string(&text));
     tpj_text_destroy(&text);
+    tpj_text_destroy(&devices);
     return identity;
+}
+
+tpj_status *tpj_identify_absent(const tpj_absent_client *absent, tpj_text *out_text) {
+    identify_platform(absent->plugin_path, absent->platform, absent->version, absent->device_kind, out_text);
+    add_options(absent->options, absent->options_length, out_text);
+    if (out_text->failed) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    return NULL;
 }
 
 tpj_status *tpj_client_identify(tpj_client *client, const tpj_compile_options *options, tpj_text *out_text) {
@@ -75,9 +98,7 @@ tpj_status *tpj_client_identify(tpj_client *client, const tpj_compile_options *o
     tpj_text proto = {0};
     TPJ_TRY(tpj_executable_write_options(client, options, &proto));
     tpj_text_add(out_text, identity);
-    tpj_text_add(out_text, "options: ");
-    for (size_t i = 0; i < proto.length; i++) tpj_text_printf(out_text, "%02x", (unsigned char)proto.data[i]);
-    tpj_text_add(out_text, "\n");
+    add_options(proto.data, proto.length, out_text);
     bool failed = proto.failed || out_text->failed;
     tpj_text_destroy(&proto);
     if (failed) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");

@@ -11,4 +11,11 @@
 tpj_status *tpj_client_identify(tpj_client *client, const tpj_compile_options *options,
                                 tpj_text *out_text) TPJ_MUST_USE;
 
+/* The same for a client that is not here, a TPU's: what its plugin would say of it, and the CompileOptionsProto. */
+typedef struct tpj_absent_client {
+    const char *plugin_path, *platform, *version, *device_kind, *options;
+    size_t options_length;
+} tpj_absent_client;
+tpj_status *tpj_identify_absent(const tpj_absent_client *absent, tpj_text *out_text) TPJ_MUST_USE;
+
 #endif

@@ -32,6 +32,8 @@ struct tpj_client {
     char *platform, *platform_version;
     bool is_cpu;
     bool reports;        /* programs can call tpj_report's function */
+    bool plans;          /* the planning device, and nothing computes: what is read means nothing */
+    bool keeps;          /* programs can be serialized */
     tpj_device *devices; /* addressable ones */
     int n_devices;
     int *global_ids; /* of all devices, those of other hosts too; ascending */
@@ -112,6 +114,8 @@ void tpj_report_completes_with(struct tpj_report *report, pjrt_event *complete);
 
 /* Appends one override; of two with one name the later counts. */
 void tpj_option_write(const tpj_option *option, tpj_text *proto);
+/* Of all programs of CPU plugins. */
+extern const tpj_option tpj_cpu_exact_min_max;
 /* CompileOptionsProto. `known_ids` (ascending) are the ids that device_ids may name: compilers abort on others. With
  * `assign_default`, a program that is not portable and names no devices gets the first of them. */
 tpj_status *tpj_options_write(const tpj_compile_options *options, const int *known_ids, int n_known_ids,

@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "pjrt/internal.h"
+#include "pjrt/plan_internal.h"
 
 static tpj_lock plugins_lock = TPJ_LOCK_INIT(TPJ_RANK_PLUGIN, "plugins");
 static pthread_cond_t plugins_changed = PTHREAD_COND_INITIALIZER;
@@ -148,12 +149,16 @@ static bool has_what_is_needed(const pjrt_api *api) {
 
 /* Fills library and api. The library stays loaded after an error too: plugins start threads when they are loaded. */
 static tpj_status *load_plugin(tpj_plugin *plugin, bool for_compile_only) {
+    pthread_once(&fork_once, watch_fork);
+    if (strcmp(plugin->path, TPJ_PLAN_PATH) == 0) {
+        plugin->api = tpj_plan_api();
+        return NULL;
+    }
     if (access(plugin->path, R_OK) != 0)
         TPJ_ERROR(TPJ_UNAVAILABLE,
                   "cannot read the PJRT plugin %s: %s; check TORCH_PJRT_PLUGIN, or reinstall the package "
                   "that the file belongs to",
                   plugin->path, strerror(errno));
-    pthread_once(&fork_once, watch_fork);
     set_environment(for_compile_only);
     plugin->library = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL);
     if (plugin->library == NULL) {

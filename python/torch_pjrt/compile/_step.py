@@ -55,6 +55,10 @@ def compile_step(
     return Step(function, _options.read(mode, options))
 
 
+# Each is called with the step at the end of each call.
+observers: list[Callable[[Any], None]] = []
+
+
 class Step:
     """A compiled step."""
 
@@ -66,6 +70,12 @@ class Step:
         self._forms: dict[Any, _Form] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._call(*args, **kwargs)
+        for observe in observers:
+            observe(self)
+        return result
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
         if self._things is None:
             self._things = _Things(self._function)
             self._things.make_capturable()

@@ -1,0 +1,110 @@
+"""`torch_pjrt plan` and `torch_pjrt compile`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch_pjrt.aot import Compiled, Compiler, Target, Unavailable
+
+
+def _compiler(target: Target, timeout: float) -> Compiler:
+    return Compiler(target, timeout=timeout)
+
+
+def _target(text: str) -> Target:
+    try:
+        return Target.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Run a script on a TPU that is not there: what it compiles and launches, its memory, the best step time."""
+    from torch_pjrt.plan import _script
+
+    compiler = None
+    version, memory = "", args.target.chip.memory_bytes // args.target.chip.devices_per_chip
+    if not args.no_compile:
+        try:
+            compiler = _compiler(args.target, args.timeout)
+            version, memory = compiler.version, compiler.memory_bytes
+        except Unavailable as error:
+            print(f"torch_pjrt: programs are recorded and not compiled: {error}", file=sys.stderr)
+    try:
+        core = _script.choose(args.target, execute=args.execute, version=version, memory_bytes=memory)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+    recording = _script.run(core, args.script, args.args, args.target, execute=args.execute, memory_bytes=memory)
+
+    from torch_pjrt.plan import _advice, _analysis, _html, _text
+
+    made = _analysis.analyse(recording, compiler)
+    made.advice = _advice.advise(made)
+    print(_text.report(made), end="")
+    if args.json:
+        args.json.write_text(json.dumps(made.to_json(), indent=1) + "\n")
+    if args.html:
+        args.html.write_text(_html.page(made))
+    return 1 if recording.error else 2 if made.peak_bytes > made.limit_bytes else 0
+
+
+def compile_(args: argparse.Namespace) -> int:
+    """Compile what a script launches for a TPU, into the folder of programs: there, its first step compiles nothing."""
+    from torch_pjrt.plan import _script
+
+    compiler = _compiler(args.target, args.timeout)
+    try:
+        core = _script.choose(
+            args.target, execute=args.execute, version=compiler.version, memory_bytes=compiler.memory_bytes
+        )
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+    recording = _script.run(
+        core, args.script, args.args, args.target, execute=args.execute, memory_bytes=compiler.memory_bytes
+    )
+    from torch_pjrt import _C
+    from torch_pjrt.plan import _analysis
+
+    folder = args.dir or _C.cache_folder()
+    if folder is None:
+        raise ValueError("programs are kept nowhere (TORCH_PJRT_CACHE_DIR, TORCH_PJRT_CACHE_BYTES): give --dir")
+    groups, _ = _analysis.group(recording.programs)
+    results = _analysis.compile_all(compiler, recording.programs, groups, serialized=True)
+    n_kept = n_bytes = 0
+    for numbers, result in zip(groups, results, strict=True):
+        program = recording.programs[numbers[0]]
+        if not isinstance(result, Compiled) or result.serialized is None:
+            print(f"torch_pjrt: not compiled: {result}", file=sys.stderr)
+            continue
+        core.keep(
+            Path(folder), compiler.libtpu, compiler.version, compiler.device_kind, program.options, program.module,
+            result.serialized,
+        )  # fmt: skip
+        n_kept, n_bytes = n_kept + 1, n_bytes + len(result.serialized)
+    seconds = sum(result.seconds for result in results if isinstance(result, Compiled))
+    print(
+        f"{n_kept} of {len(groups)} programs for {args.target.name} ({seconds:.1f} s of compiling, "
+        f"{n_bytes / 2**20:.1f} MiB) are in {folder}"
+    )
+    return 1 if recording.error or n_kept < len(groups) else 0
+
+
+def add_commands(commands: Any) -> None:
+    for name, run in (("plan", plan), ("compile", compile_)):
+        parser = commands.add_parser(name, help=run.__doc__, description=run.__doc__)
+        parser.add_argument("--target", type=_target, required=True, help="chips and their grid, such as v6e:2x4")
+        parser.add_argument(
+            "--execute", action="store_true", help="let the CPU compute; else reads give 0, and nothing is computed"
+        )
+        parser.add_argument("--timeout", type=float, default=1800, help="seconds for one program; default 1800")
+        if name == "plan":
+            parser.add_argument("--json", type=Path, help="a file for all figures")
+            parser.add_argument("--html", type=Path, help="a file for the page")
+            parser.add_argument("--no-compile", action="store_true", help="record only; temporaries are not known then")
+        else:
+            parser.add_argument("--dir", type=Path, help="the folder of programs; default the one of the settings")
+        parser.add_argument("script", help="a Python file")
+        parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
+        parser.set_defaults(run=run)
