@@ -172,6 +172,25 @@ def test_inputs_that_share_memory() -> None:
     torch.testing.assert_close(base.cpu(), want_base)
 
 
+def test_a_kept_graph_is_not_taken_where_inputs_share_other_memory() -> None:
+    """PyTorch's cache of graphs does not look at what inputs share."""
+
+    def fn(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a.mul_(2)
+        return a + b
+
+    for places in ((0, 1), (0, 0), (1, 1), (0, 1)):
+        torch._dynamo.reset()
+        want_base, base = X.clone(), X.to("tpu")
+        want = fn(*(want_base[i] for i in places))
+        torch.testing.assert_close(compiled(fn)(*(base[i] for i in places)).cpu(), want)
+        torch.testing.assert_close(base.cpu(), want_base)
+    torch._dynamo.reset()
+    want_base, base = X.clone(), X.to("tpu")
+    want = fn(want_base[0, :2], want_base[0, 1:3])
+    torch.testing.assert_close(compiled(fn)(base[0, :2], base[0, 1:3]).cpu(), want)
+
+
 def test_results_that_alias_inputs() -> None:
     x = X.to("tpu")
     same, transposed, part = compiled(lambda t: (t, t.t(), t[1:, ::2]))(x)

@@ -48,6 +48,11 @@ class Options:
     def effort(self) -> int:
         return _EFFORTS[self.optimization_level]
 
+    def key(self) -> str:
+        """Tells options apart; in order."""
+        shown = {**dataclasses.asdict(self), "compiler_options": sorted(self.compiler_options.items())}
+        return repr(sorted(shown.items()))
+
     def bucket(self, size: int) -> int:
         """The size that one of `size` elements is padded to."""
         if self.buckets == "powers":
