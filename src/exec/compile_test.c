@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "fake.h"
 #include "pjrt/identity.h"
+#include "pjrt/internal.h"
 #include "runner.h"
 
 #define MODULE(sizes)                                                                                          \
@@ -137,5 +138,36 @@ TEST(identity_tells_plugins_devices_and_options_apart) {
     tpj_text_destroy(&two);
     tpj_text_destroy(&optimised);
     tpj_client_destroy(other);
+    finish();
+}
+
+/* What `torch_pjrt compile` puts into the folder for a TPU that is not there, that TPU's client finds: however many devices
+ * it has, and whatever the locations are. */
+TEST(compile_loads_what_was_kept_for_an_absent_tpu) {
+    static const char module[] = MODULE("5"), located[] = MODULE("5") "#loc1 = loc(\"add\")\n";
+    char data[sizeof module];
+    tpj_text proto = {0};
+    fake_controls()->is_tpu = true;
+    tpj_status *status = start();
+    fake_controls()->is_tpu = false;
+    CHECK_OK(status);
+    CHECK(!tpj_client_is_cpu(client) && tpj_client_n_devices(client) > 1);
+    CHECK_OK(tpj_executable_write_options(client, NULL, &proto));
+    tpj_absent_client absent = {fake_path(),
+                                tpj_client_platform(client),
+                                tpj_client_platform_version(client),
+                                tpj_client_device_kind(client, 0),
+                                proto.data,
+                                proto.length};
+    data[0] = 'p'; /* as the fake plugin serializes */
+    memcpy(data + 1, module, sizeof module - 1);
+    CHECK_OK(tpj_compile_keep(local, &absent, located, sizeof located - 1, data, sizeof data));
+    CHECK_INT(make(module), 1);
+    absent.device_kind = "another";
+    CHECK_OK(tpj_compile_keep(local, &absent, MODULE("6"), sizeof MODULE("6") - 1, data, sizeof data));
+    CHECK_INT(make(MODULE("6")), 0);
+    CHECK_ERROR(tpj_compile_keep("/proc/none", &absent, module, sizeof module - 1, data, sizeof data), TPJ_RUNTIME,
+                "/proc/none");
+    tpj_text_destroy(&proto);
     finish();
 }

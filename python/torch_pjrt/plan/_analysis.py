@@ -94,6 +94,11 @@ class Plan:
         return max(self.device_seconds, self.host_seconds or 0.0)
 
     @property
+    def fits(self) -> bool:
+        """What programs need for themselves is in the peak; of those that the compiler refuses it is not known."""
+        return self.peak_bytes <= self.limit_bytes and all(program.error is None for program in self.programs)
+
+    @property
     def device_mfu(self) -> float:
         return self.step_flops / (self.device_seconds * self.peak_flops) if self.device_seconds else 0.0
 
@@ -136,7 +141,7 @@ class Plan:
                 "peak_event": self.peak_at,
                 "peak_program": self.peak_program.number if self.peak_program else None,
                 "state_bytes": self.state_bytes,
-                "fits": self.peak_bytes <= self.limit_bytes,
+                "fits": self.fits,
                 "types_at_peak": r.peak_types,
             },
             "step": {
@@ -199,7 +204,7 @@ def compile_all(
         return list(pool.map(finish, [start(numbers) for numbers in groups]))
 
 
-def _is_library(line: str) -> bool:
+def is_library(line: str) -> bool:
     """Lines of installed packages come after the user's own."""
     return "site-packages" in line or "dist-packages" in line
 
@@ -219,7 +224,7 @@ def _planned(
     planned = PlannedProgram(
         number=number,
         name=summary.name,
-        lines=sorted(dict.fromkeys(f"{line.file}:{line.line}" for line in places), key=_is_library),
+        lines=sorted(dict.fromkeys(f"{line.file}:{line.line}" for line in places), key=is_library),
         ops=summary.n_ops,
         signature=summary.signature,
         launches=sum(program.n_launches for program in programs),
@@ -236,7 +241,7 @@ def _planned(
     if isinstance(compiled, Exception):
         planned.error = str(compiled).splitlines()[0]
         planned.needs_bytes = needed(str(compiled))
-        planned.temp_bytes = planned.needs_bytes or 0
+        planned.peak_bytes = max(planned.peak_bytes, planned.needs_bytes or 0)
     elif compiled is not None:
         planned.temp_bytes = max(compiled.memory.temp_bytes, 0)
         planned.peak_bytes = max(compiled.memory.peak_bytes, planned.peak_bytes + planned.temp_bytes)
@@ -384,4 +389,7 @@ def _measure_memory(plan: Plan) -> None:
             plan.peak_bytes, plan.peak_at, plan.peak_program = used, at, plan.of_event[at]
     spans = _steady(plan.steps)
     lives = [event.live for first, last in spans for event in events[first:last] if event.device == 0]
-    plan.state_bytes = min(lives, default=0)
+    if plan.steps.n > 1:
+        plan.state_bytes = min(lives, default=0)
+    elif lives:
+        plan.state_bytes = lives[-1]  # one step, which made what it needs

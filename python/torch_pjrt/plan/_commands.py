@@ -47,7 +47,7 @@ def plan(args: argparse.Namespace) -> int:
         args.json.write_text(json.dumps(made.to_json(), indent=1) + "\n")
     if args.html:
         args.html.write_text(_html.page(made))
-    return 1 if recording.error else 2 if made.peak_bytes > made.limit_bytes else 0
+    return 1 if recording.error else 0 if made.fits else 2
 
 
 def compile_(args: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ table.tiles td {{ border: 1px solid {FAINT}; padding: 10px 14px; width: 25% }}
 table.tiles b {{ display: block; font-size: 22px; line-height: 1.3 }}
 table.tiles span {{ color: #52606d; font-size: 12.5px }}
 .bad {{ color: {RED} }} .good {{ color: {GREEN} }} svg {{ display: block }}
-svg text {{ font: 12px "Helvetica Neue", Arial, "DejaVu Sans", sans-serif; fill: #52606d }}
+svg text {{ font-family: "Helvetica Neue", Arial, "DejaVu Sans", sans-serif }}
 ul {{ margin: 6px 0; padding-left: 22px }} li {{ margin: 3px 0 }}
 """
 
@@ -36,7 +36,8 @@ def _e(text: object) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", extra: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {extra}>{_e(text)}</text>'
+    style = 'font-size="12" fill="#52606d"' if not extra else f'font-size="12" {extra}'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {style}>{_e(text)}</text>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, color: str = FAINT, extra: str = "") -> str:
@@ -61,8 +62,8 @@ def _memory(plan: Plan) -> str:
     held = [event.live for event in plan.recording.events]
     if not usage:
         return ""
-    left, right, top, bottom = 74, WIDTH - 12, 16, HEIGHT - 34
-    ceiling = max(max(usage), plan.limit_bytes if max(usage) > plan.limit_bytes / 4 else 0) * 1.06 or 1
+    left, right, top, bottom = 74, WIDTH - 12, 8, HEIGHT - 34
+    ceiling = max(max(usage), plan.limit_bytes if max(usage) > plan.limit_bytes / 4 else 0) * 1.12 or 1
 
     def x(at: float) -> float:
         return left + (right - left) * at / max(len(usage) - 1, 1)
@@ -84,11 +85,11 @@ def _memory(plan: Plan) -> str:
     if ceiling > plan.limit_bytes:
         label = f"a device's memory: {shown_bytes(plan.limit_bytes)}"
         parts.append(_line(left, y(plan.limit_bytes), right, y(plan.limit_bytes), RED, 'stroke-width="1.6"'))
-        parts.append(_text(right, y(plan.limit_bytes) - 5, label, "end", f'style="fill:{RED}"'))
+        parts.append(_text(right, y(plan.limit_bytes) - 5, label, "end", f'fill="{RED}"'))
     parts.append(f'<circle cx="{x(plan.peak_at):.1f}" cy="{y(plan.peak_bytes):.1f}" r="4" fill="{RED}"/>')
     side = "end" if x(plan.peak_at) > WIDTH / 2 else "start"
     shift = -8 if side == "end" else 8
-    parts.append(_text(x(plan.peak_at) + shift, y(plan.peak_bytes) + 4, f"peak {shown_bytes(plan.peak_bytes)}", side))
+    parts.append(_text(x(plan.peak_at) + shift, y(plan.peak_bytes) - 6, f"peak {shown_bytes(plan.peak_bytes)}", side))
     parts.append(_text((left + right) / 2, HEIGHT - 8, "launches, in their order; dotted: the ends of steps", "middle"))
     return _svg(parts)
 
@@ -193,7 +194,7 @@ def _programs(programs: Sequence[PlannedProgram]) -> str:
 
 
 def _tiles(plan: Plan) -> str:
-    fits = plan.peak_bytes <= plan.limit_bytes
+    fits = plan.fits
     memory = f'<b class="{"good" if fits else "bad"}">{shown_bytes(plan.peak_bytes)}</b>'
     step = shown_seconds(plan.step_seconds)
     host = "-" if plan.host_seconds is None else shown_seconds(plan.host_seconds)

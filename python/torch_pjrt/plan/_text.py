@@ -1,5 +1,6 @@
 """A plan as text, for a terminal."""
 
+import re
 from collections.abc import Iterator
 
 from torch_pjrt.plan._analysis import Plan
@@ -7,6 +8,11 @@ from torch_pjrt.plan._script import PLACEHOLDER
 from torch_pjrt.plan._units import shown_bytes, shown_count, shown_seconds
 
 MOST_PROGRAMS, MOST_LINES = 10, 8
+
+
+def _shown(line: str) -> str:
+    """Without the folders that packages lie in."""
+    return re.sub(r"^.*/(?:site|dist)-packages/", "", line)
 
 
 def _head(plan: Plan) -> Iterator[str]:
@@ -48,14 +54,15 @@ def _step(plan: Plan) -> Iterator[str]:
 
 
 def _memory(plan: Plan) -> Iterator[str]:
-    fits = "fits" if plan.peak_bytes <= plan.limit_bytes else "DOES NOT FIT"
+    fits = "fits" if plan.fits else "DOES NOT FIT"
     yield f"Memory of device 0: {fits}"
     yield f"  peak           {shown_bytes(plan.peak_bytes)} of {shown_bytes(plan.limit_bytes)}"
     yield f"  from step to step {shown_bytes(plan.state_bytes)}"
     program = plan.peak_program
     if program is not None:
+        place = ", ".join(map(_shown, program.lines[:1])) or "no line"
         yield (
-            f"  at the peak    program {program.number}, {program.name} ({', '.join(program.lines[:1]) or 'no line'}): "
+            f"  at the peak    program {program.number}, {program.name} ({place}): "
             f"arguments {shown_bytes(program.argument_bytes)}, results {shown_bytes(program.output_bytes)} "
             f"({shown_bytes(program.alias_bytes)} of them in donated arguments), temporaries "
             f"{shown_bytes(program.temp_bytes)}"
@@ -76,7 +83,7 @@ def _programs(plan: Plan) -> Iterator[str]:
             f"{share:8.1%}  {bound:8} {shown_bytes(p.temp_bytes):>12} {compiling:>8}  {p.name}"
         )
         if p.lines:
-            yield f"{'':73}{', '.join(p.lines[:2])}{' ...' if len(p.lines) > 2 else ''}"
+            yield f"{'':73}{', '.join(map(_shown, p.lines[:2]))}{' ...' if len(p.lines) > 2 else ''}"
 
 
 def report(plan: Plan) -> str:
@@ -84,11 +91,13 @@ def report(plan: Plan) -> str:
     lines = [*_head(plan), "", *_step(plan), "", *_memory(plan), "", *_programs(plan)]
     if plan.recompiles:
         lines += ["", "Programs that are made after the third step"]
-        lines += [f"  {f['per_step']} a step: {f['what']}: {f['why']}" for f in plan.recompiles[:MOST_LINES]]
+        lines += [f"  {f['per_step']} a step: {_shown(f['what'])}: {f['why']}" for f in plan.recompiles[:MOST_LINES]]
     if plan.reads:
         given = "" if plan.recording.executed else f" (each got {PLACEHOLDER})"
         lines += ["", f"Reads of the device{given}"]
-        lines += [f"  {f['reads']:6} times, {shown_bytes(f['bytes'])}: {f['line']}" for f in plan.reads[:MOST_LINES]]
+        lines += [
+            f"  {f['reads']:6} times, {shown_bytes(f['bytes'])}: {_shown(f['line'])}" for f in plan.reads[:MOST_LINES]
+        ]
     if plan.recording.fallbacks:
         ran = ", ".join(f"{op} ({n})" for op, n in plan.recording.fallbacks.items())
         lines += ["", f"Operators that ran on the CPU: {ran}"]
