@@ -53,6 +53,11 @@ TPJ_API tpj_status *tpj_glue_register_kernel(const char *name, const char *overl
 /* ---- captured graphs (compiled.cpp) ----
  * The op torch_pjrt::run_graph(int graph, Tensor[] tensors, Scalar[] numbers) -> Tensor[] runs one. */
 typedef struct tpj_glue_graph tpj_glue_graph;
+/* Is told of each program that is made for a graph with `watched`, when it has been compiled: the StableHLO text, and what
+ * the compiler says of it. */
+typedef void (*tpj_glue_program_watcher)(const char *graph, const char *module, size_t n_module,
+                                         const tpj_compiled_memory *memory, const tpj_compiled_cost *cost);
+TPJ_API void tpj_glue_set_program_watcher(tpj_glue_program_watcher watcher);
 typedef enum tpj_glue_result_kind {
     TPJ_GLUE_RESULT_NONE,  /* an undefined tensor: Python's None */
     TPJ_GLUE_RESULT_NEW,   /* return number `index` of the body */
@@ -66,7 +71,7 @@ typedef struct tpj_glue_graph_description {
      * the tensors, then the numbers; with `random` the state of the random generator comes behind them. */
     const char *body;
     int n_tensors, n_numbers;
-    bool random;
+    bool random, watched;
     int device;                          /* for graphs without tensors; -1: the current one */
     const char *precision;               /* as in tpj_lower_options; NULL: as PyTorch's settings say at each run */
     const char *dump_dir;                /* receives the StableHLO text, NAME.mlir; NULL: nothing does */

@@ -13,6 +13,7 @@
 
 #include "api.h"
 #include "dispatch.h"
+#include "trace.h"
 
 struct tpj_glue_graph {
     struct Option { /* for the compiler */
@@ -30,7 +31,7 @@ struct tpj_glue_graph {
     };
     std::string name, body, precision, dump_dir;
     int n_tensors, n_numbers, device;
-    bool random;
+    bool random, watched;
     uint64_t id; /* never given again, as an address might be */
     tpj_compile_options compiler;
     std::vector<Option> options;
@@ -91,19 +92,29 @@ tpj_graph *make_graph(const tpj_glue_graph &graph, const tpj_glue_operands &call
     return owner.release();
 }
 
-void dump_module(const tpj_glue_graph &graph, const tpj_graph *made, const tpj_lower_options &options) {
+/* The StableHLO text; lowering is a matter of milliseconds. */
+std::string module_of(const tpj_graph *made, const tpj_lower_options &options) {
     tpj_lowered *lowered = nullptr;
     tpj_glue_check(tpj_lower_graph(made, &options, &lowered));
-    std::ofstream(graph.dump_dir + "/" + graph.name + ".mlir", std::ios::binary)
-        .write(lowered->module, static_cast<std::streamsize>(lowered->module_length));
+    std::string text(lowered->module, lowered->module_length);
     tpj_lowered_destroy(lowered);
+    return text;
+}
+
+void watch(const tpj_glue_graph &graph, const std::string &module, tpj_program *program) {
+    tpj_compiled_memory memory{};
+    tpj_compiled_cost cost{};
+    tpj_glue_check(tpj_program_stats(program, &memory, &cost));
+    tpj_glue_watch_program(graph.name.c_str(), module.c_str(), module.size(), memory, cost);
 }
 
 C10_NOINLINE tpj_program *compile(const tpj_glue_graph &graph, const tpj_glue_operands &call) {
     const std::unique_ptr<tpj_graph, decltype(&tpj_graph_destroy)> made(make_graph(graph, call), &tpj_graph_destroy);
     tpj_lower_options options = tpj_glue_lower_options(true);
     if (!graph.precision.empty()) options.precision = graph.precision.c_str();
-    if (!graph.dump_dir.empty()) dump_module(graph, made.get(), options);
+    std::string module;
+    if (graph.watched || !graph.dump_dir.empty()) module = module_of(made.get(), options);
+    if (!graph.dump_dir.empty()) std::ofstream(graph.dump_dir + "/" + graph.name + ".mlir", std::ios::binary) << module;
     std::vector<tpj_option> overrides;
     for (const tpj_glue_graph::Option &option : graph.options) {
         overrides.push_back(option.option);
@@ -118,6 +129,7 @@ C10_NOINLINE tpj_program *compile(const tpj_glue_graph &graph, const tpj_glue_op
     tpj_glue_check(tpj_status_annotate(tpj_eager_compile_with(call.key().data(), static_cast<int>(call.key().size()),
                                                               call.device(), made.get(), &options, &compiler, &program),
                                        "%s", graph.name.c_str()));
+    if (graph.watched) watch(graph, module, program);
     return program;
 }
 
@@ -232,6 +244,7 @@ tpj_status *tpj_glue_graph_create(const tpj_glue_graph_description *description,
     graph->n_numbers = description->n_numbers;
     graph->device = description->device;
     graph->random = description->random;
+    graph->watched = description->watched;
     graph->id = next_id.fetch_add(1);
     if (description->compiler != nullptr) graph->compiler = *description->compiler;
     for (int i = 0; i < graph->compiler.n_options; i++) {

@@ -10,10 +10,19 @@ namespace {
 std::atomic<tpj_glue_line_finder> line_finder{nullptr};
 std::atomic<tpj_glue_tracer> tracer{nullptr};
 std::atomic<tpj_kernel_writer> kernel_writer{nullptr};
+std::atomic<tpj_glue_program_watcher> program_watcher{nullptr};
 } // namespace
 
 void tpj_glue_set_line_finder(tpj_glue_line_finder finder) { line_finder.store(finder); }
 void tpj_glue_set_tracer(tpj_glue_tracer given) { tracer.store(given); }
+
+void tpj_glue_set_program_watcher(tpj_glue_program_watcher watcher) { program_watcher.store(watcher); }
+
+void tpj_glue_watch_program(const char *graph, const char *module, size_t n_module, const tpj_compiled_memory &memory,
+                            const tpj_compiled_cost &cost) {
+    const tpj_glue_program_watcher watch = program_watcher.load(std::memory_order_relaxed);
+    if (watch != nullptr) watch(graph, module, n_module, &memory, &cost);
+}
 
 void tpj_glue_set_kernel_writer(tpj_kernel_writer writer) { kernel_writer.store(writer); }
 

@@ -292,10 +292,10 @@ static PyObject *graph_create(PyObject *self, PyObject *args) {
     tpj_glue_graph_description d = {0};
     tpj_compile_options compiler = {0};
     PyObject *results, *options;
-    int random;
-    if (!PyArg_ParseTuple(args, "ssiipiO!zziO!", &d.name, &d.body, &d.n_tensors, &d.n_numbers, &random, &d.device,
+    int random, watched;
+    if (!PyArg_ParseTuple(args, "ssiipiO!zziO!p", &d.name, &d.body, &d.n_tensors, &d.n_numbers, &random, &d.device,
                           &PyList_Type, &results, &d.precision, &d.dump_dir, &compiler.optimization_level, &PyDict_Type,
-                          &options))
+                          &options, &watched))
         return NULL;
     Py_ssize_t n_options = PyDict_Size(options), at = 0;
     d.n_results = (size_t)PyList_Size(results);
@@ -308,6 +308,7 @@ static PyObject *graph_create(PyObject *self, PyObject *args) {
     compiler.options = overrides;
     d.results = numbers;
     d.random = random != 0;
+    d.watched = watched != 0;
     d.compiler = &compiler;
     tpj_glue_graph *graph = NULL;
     tpj_status *status = PyErr_Occurred() == NULL ? tpj_glue_graph_create(&d, &graph) : NULL;
@@ -429,7 +430,7 @@ static PyMethodDef methods[] = {
     {"is_sized", is_sized, METH_VARARGS, "is_sized(op): whether the sizes of an op's results depend on data"},
     {"graph_create", graph_create, METH_VARARGS,
      "graph_create(name, body, n_tensors, n_numbers, random, device, results, precision, dump_dir, optimization_level, "
-     "compiler_options): a handle for torch.ops.torch_pjrt.run_graph"},
+     "compiler_options, watched): a handle for torch.ops.torch_pjrt.run_graph"},
     {"graph_destroy", graph_destroy, METH_VARARGS, "graph_destroy(graph)"},
     {"register_kernel", register_kernel, METH_VARARGS,
      "register_kernel(name, overload): torch_pjrt.kernels writes the StableHLO of the op"},
@@ -556,6 +557,27 @@ static tpj_status *write_kernel(void *context, const char *op, const char *argum
     return status;
 }
 
+/* torch_pjrt.compile._watch.program(graph, module, facts), whose exceptions are printed as ignored. */
+static void watch_program(const char *graph, const char *module, size_t n_module, const tpj_compiled_memory *memory,
+                          const tpj_compiled_cost *cost) {
+    if (!Py_IsInitialized()) return;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *watch = PyImport_ImportModule("torch_pjrt.compile._watch");
+    PyObject *done =
+        watch == NULL
+            ? NULL
+            : PyObject_CallMethod(
+                  watch, "program", "ss#{sLsLsLsLsLsLsdsdsd}", graph, module, (Py_ssize_t)n_module, "code_bytes",
+                  (long long)memory->code_bytes, "argument_bytes", (long long)memory->argument_bytes, "output_bytes",
+                  (long long)memory->output_bytes, "alias_bytes", (long long)memory->alias_bytes, "temp_bytes",
+                  (long long)memory->temp_bytes, "peak_bytes", (long long)memory->peak_bytes, "flops", cost->flops,
+                  "bytes_accessed", cost->bytes_accessed, "optimal_seconds", cost->optimal_seconds);
+    if (done == NULL) PyErr_WriteUnraisable(watch);
+    Py_XDECREF(done);
+    Py_XDECREF(watch);
+    PyGILState_Release(gil);
+}
+
 /* The folder of a module with the separator at its end, malloc'ed. NULL with an exception set when it has none. */
 static char *folder_of(const char *module_name) {
     PyObject *imported = PyImport_ImportModule(module_name);
@@ -578,6 +600,7 @@ static int execute(PyObject *self) {
     tpj_glue_set_line_finder(find_user_line);
     tpj_glue_set_tracer(trace);
     tpj_glue_set_kernel_writer(write_kernel);
+    tpj_glue_set_program_watcher(watch_program);
     tpj_interrupt_set(is_interrupted);
     tpj_glue_register();
     return 0;

@@ -146,6 +146,9 @@ typedef struct tpj_compiled_cost {
     double flops, bytes_accessed, optimal_seconds; /* negative where unknown */
 } tpj_compiled_cost;
 TPJ_API tpj_status *tpj_compiled_cost_stats(const tpj_compiled *compiled, tpj_compiled_cost *out_cost) TPJ_MUST_USE;
+/* Both of a loaded program; what the plugin does not tell is -1. */
+TPJ_API tpj_status *tpj_executable_stats(tpj_executable *executable, tpj_compiled_memory *out_memory,
+                                         tpj_compiled_cost *out_cost) TPJ_MUST_USE;
 /* malloc'ed bytes that the caller frees: what tpj_executable_deserialize takes on such a TPU, and the program as the
  * compiler's last pass left it, an HloModuleProtoWithConfig of XLA's hlo.proto. */
 TPJ_API tpj_status *tpj_compiled_serialize(const tpj_compiled *compiled, void **out_data,

@@ -47,6 +47,10 @@ TPJ_API const tpj_result *tpj_program_result(const tpj_program *program, int i);
 /* How far a run advances the random state's offset; 0: it draws nothing. */
 TPJ_API uint64_t tpj_program_random_count(const tpj_program *program);
 
+/* What the compiler says of the program; waits for it to be compiled. */
+TPJ_API tpj_status *tpj_program_stats(tpj_program *program, tpj_compiled_memory *out_memory,
+                                      tpj_compiled_cost *out_cost) TPJ_MUST_USE;
+
 /* What one input of the graph gets at a run. */
 typedef struct tpj_feed {
     tpj_buffer *buffer; /* `input`: an array on the device, of the input's own type; borrowed. NULL otherwise */

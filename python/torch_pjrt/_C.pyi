@@ -35,6 +35,7 @@ def graph_create(
     dump_dir: str | None,
     optimization_level: int,
     compiler_options: dict[str, str | int | float | bool],
+    watched: bool,
     /,
 ) -> int: ...
 def register_kernel(name: str, overload: str, /) -> None: ...

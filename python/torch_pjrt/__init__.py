@@ -7,7 +7,7 @@ to be imported. What users call is `torch.tpu`, and `torch_pjrt.compile_step` fo
 import importlib.metadata
 from typing import Any
 
-__all__ = ["__version__", "compile_step"]
+__all__ = ["__version__", "compile_step", "explain"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +17,10 @@ def __getattr__(name: str) -> Any:
         from torch_pjrt.compile import compile_step
 
         return compile_step
+    if name == "explain":
+        from torch_pjrt.compile._watch import explain
+
+        return explain
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

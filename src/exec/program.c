@@ -155,6 +155,12 @@ tpj_status *tpj_program_await(const tpj_program *program) {
     return tpj_status_create(tpj_status_code(program->failure), "%s", tpj_status_message(program->failure));
 }
 
+tpj_status *tpj_program_stats(tpj_program *program, tpj_compiled_memory *out_memory, tpj_compiled_cost *out_cost) {
+    TPJ_TRY(tpj_program_await(program));
+    TPJ_TRY(tpj_program_load(program));
+    return tpj_executable_stats(program->executable, out_memory, out_cost);
+}
+
 tpj_status *tpj_program_create(tpj_client *client, const tpj_graph *graph, const tpj_lower_options *options,
                                tpj_program **out_program) {
     return tpj_program_compile(client, graph, options, NULL, out_program);

@@ -40,11 +40,10 @@ void tpj_compiled_destroy(tpj_compiled *compiled) {
     free(compiled);
 }
 
-tpj_status *tpj_compiled_memory_stats(const tpj_compiled *compiled, tpj_compiled_memory *out_memory) {
+tpj_status *tpj_pjrt_memory_stats(const pjrt_api *api, pjrt_executable *handle, tpj_compiled_memory *out_memory) {
     /* A plugin that is older than a field leaves it as it is. */
-    PJRT_ARGS(pjrt_executable_get_compiled_memory_stats_args, args, .executable = compiled->handle,
-              .peak_memory_in_bytes = -1);
-    TPJ_TRY(PJRT_CALL(compiled->api, executable_get_compiled_memory_stats, &args));
+    PJRT_ARGS(pjrt_executable_get_compiled_memory_stats_args, args, .executable = handle, .peak_memory_in_bytes = -1);
+    TPJ_TRY(PJRT_CALL(api, executable_get_compiled_memory_stats, &args));
     *out_memory = (tpj_compiled_memory){.code_bytes = args.generated_code_size_in_bytes,
                                         .argument_bytes = args.argument_size_in_bytes,
                                         .output_bytes = args.output_size_in_bytes,
@@ -65,14 +64,22 @@ static double find_property(const pjrt_named_value *properties, size_t n, const 
     return -1;
 }
 
-tpj_status *tpj_compiled_cost_stats(const tpj_compiled *compiled, tpj_compiled_cost *out_cost) {
-    PJRT_ARGS(pjrt_executable_get_cost_analysis_args, args, .executable = compiled->handle);
-    TPJ_TRY(PJRT_CALL(compiled->api, executable_get_cost_analysis, &args));
+tpj_status *tpj_pjrt_cost_stats(const pjrt_api *api, pjrt_executable *handle, tpj_compiled_cost *out_cost) {
+    PJRT_ARGS(pjrt_executable_get_cost_analysis_args, args, .executable = handle);
+    TPJ_TRY(PJRT_CALL(api, executable_get_cost_analysis, &args));
     *out_cost =
         (tpj_compiled_cost){.flops = find_property(args.properties, args.num_properties, "flops"),
                             .bytes_accessed = find_property(args.properties, args.num_properties, "bytes accessed"),
                             .optimal_seconds = find_property(args.properties, args.num_properties, "optimal_seconds")};
     return NULL;
+}
+
+tpj_status *tpj_compiled_memory_stats(const tpj_compiled *compiled, tpj_compiled_memory *out_memory) {
+    return tpj_pjrt_memory_stats(compiled->api, compiled->handle, out_memory);
+}
+
+tpj_status *tpj_compiled_cost_stats(const tpj_compiled *compiled, tpj_compiled_cost *out_cost) {
+    return tpj_pjrt_cost_stats(compiled->api, compiled->handle, out_cost);
 }
 
 /* ---- the program as bytes ---- */

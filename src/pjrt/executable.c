@@ -151,6 +151,20 @@ tpj_status *tpj_executable_serialize(tpj_executable *executable, void **out_data
     return status;
 }
 
+tpj_status *tpj_executable_stats(tpj_executable *executable, tpj_compiled_memory *out_memory,
+                                 tpj_compiled_cost *out_cost) {
+    const pjrt_api *api = executable->client->api;
+    pjrt_executable *description;
+    *out_memory = (tpj_compiled_memory){-1, -1, -1, -1, -1, -1};
+    *out_cost = (tpj_compiled_cost){-1, -1, -1};
+    TPJ_TRY(tpj_pjrt_check_fork());
+    TPJ_TRY(describe(executable, &description));
+    tpj_pjrt_ignore(tpj_pjrt_memory_stats(api, description, out_memory)); /* not all plugins know them */
+    tpj_pjrt_ignore(tpj_pjrt_cost_stats(api, description, out_cost));
+    drop_description(api, description);
+    return NULL;
+}
+
 /* ---- launch ---- */
 /* Shared by all launches that keep no inputs; plugins only read it. */
 static pjrt_execute_options plain_options = {.struct_size = sizeof(pjrt_execute_options)};

@@ -89,6 +89,11 @@ static inline tpj_status *tpj_pjrt_check(const pjrt_api *api, const char *functi
     return error == NULL ? NULL : tpj_pjrt_status(api, function, error);
 }
 
+/* Of a compiled program, as the functions of include/tpj/pjrt.h say. */
+tpj_status *tpj_pjrt_memory_stats(const pjrt_api *api, pjrt_executable *handle,
+                                  tpj_compiled_memory *out_memory) TPJ_MUST_USE;
+tpj_status *tpj_pjrt_cost_stats(const pjrt_api *api, pjrt_executable *handle, tpj_compiled_cost *out_cost) TPJ_MUST_USE;
+
 /* A program as bytes, malloc'ed for the caller. */
 tpj_status *tpj_pjrt_serialize(const pjrt_api *api, const pjrt_executable *handle, void **out_data,
                                size_t *out_n_bytes) TPJ_MUST_USE;

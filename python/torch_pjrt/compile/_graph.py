@@ -4,7 +4,6 @@ Most graphs are one program. A graph is cut where it computes on CPU tensors (an
 the host, or has an op that no row means: those nodes run as they would without a compiler.
 """
 
-import logging
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,11 +14,10 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_pjrt import _loader, _pack
-from torch_pjrt.compile import _values
+from torch_pjrt.compile import _values, _watch
 from torch_pjrt.compile._options import Options
 from torch_pjrt.compile._program import Program, draws
 
-log = logging.getLogger("torch_pjrt.compile")
 _COPY = torch.ops.aten.copy_.default
 Runner = Callable[[list[Any]], list[Any]]
 
@@ -70,6 +68,7 @@ class _Plan:
     made."""
 
     def __init__(self, module: fx.GraphModule, name: str, options: Options, by_itself: dict[fx.Node, str]) -> None:
+        self._module = module
         self._name = name
         self._options = options
         self._by_itself = by_itself
@@ -205,7 +204,7 @@ class _Plan:
                 inline, _ = self._sort_constants(node for node in self._constants if node in sources)
                 writes = written.get(stage, [])
                 steps.append(_DeviceStep(f"{self._name}.{stage // 2}", self._options, nodes, outputs, writes, inline))
-        log.info("%s is cut into %d programs", self._name, sum(isinstance(step, _DeviceStep) for step in steps))
+        _watch.note("%s is cut into %d programs", self._name, sum(isinstance(step, _DeviceStep) for step in steps))
         constants = {
             node: _upload(value) if isinstance(value, torch.Tensor) and _is_uploaded(node) else value
             for node, value in self._constants.items()
@@ -263,8 +262,9 @@ class _Plan:
         if line is not None:
             what += f"\n  at {line[0]}:{line[1]}"
         if not self._options.cuts:
-            raise NotImplementedError(what)
-        log.info("%s", what)
+            file = _watch.graph_file(self._name, self._module.print_readable(print_output=False), self._options)
+            raise NotImplementedError(f"{what}\n  the graph is in {file}")
+        _watch.note("%s", what)
 
 
 _Step = Callable[[dict[fx.Node, Any]], None]

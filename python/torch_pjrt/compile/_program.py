@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._logging import trace_structured
 
 from torch_pjrt import _C, _pack
-from torch_pjrt.compile import _values
+from torch_pjrt.compile import _values, _watch
 from torch_pjrt.compile._options import Options
 
 _NO_NUMBERS: list[Any] = []
@@ -64,11 +63,7 @@ class Program:
         self.text = "".join(line + "\n" for line in self._packer.lines)
         described = f"# inputs: {', '.join(map(str, inputs))}\n{self.text}"
         options.dump(name, ".graph", described)
-        trace_structured(  # what TORCH_TRACE and tlparse show
-            "artifact",
-            metadata_fn=lambda: {"name": f"{name}.graph", "encoding": "string"},
-            payload_fn=lambda: described,
-        )
+        _watch.graph(name, described, options)
         n_numbers = sum(_values.is_number(node.meta["val"]) for node in inputs)
         handle = _C.graph_create(
             name,
@@ -82,6 +77,7 @@ class Program:
             options.dump_dir,
             options.effort,
             dict(options.compiler_options),
+            _watch.is_on(),
         )
         weakref.finalize(self, _C.graph_destroy, handle)
         self._handle = handle

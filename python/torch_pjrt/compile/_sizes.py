@@ -14,7 +14,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_pjrt.compile import _graph, _values
+from torch_pjrt.compile import _graph, _values, _watch
 from torch_pjrt.compile._options import Options
 
 log = logging.getLogger("torch_pjrt.compile")
@@ -67,7 +67,7 @@ class Specialized:
                 return _graph.lower(made, name, self._options)
             except (DataDependentOutputException, DynamicOutputShapeException) as error:
                 text = "%s runs op by op: the sizes that %s gives are known only when it has run"
-                log.warning(text, name, error.func)
+                _watch.note(text, name, error.func)
                 return self._run_each
 
     def _run_each(self, args: list[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_pjrt.compile import _graph, _sizes, _values
+from torch_pjrt.compile import _graph, _sizes, _values, _watch
 from torch_pjrt.compile._options import Options
 from torch_pjrt.compile.padding import _indices, _place, _sums, _views
 from torch_pjrt.compile.padding._builder import Builder
@@ -44,7 +44,7 @@ class Bucketed:
             self._say()
 
     def _say(self) -> None:
-        log.info("%s is made for each set of sizes: %s", self._name, self._why)
+        _watch.note("%s is made for each set of sizes: %s", self._name, self._why)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         if self._why is None:
