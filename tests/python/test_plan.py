@@ -386,7 +386,7 @@ def test_programs_are_compiled_for_the_target(command: Run, tmp_path: Path) -> N
     out = tmp_path / "plan.json"
     code = """
         import torch
-        x = torch.arange(4096**2, dtype=torch.float32, device="tpu").reshape(4096, 4096)
+        x = torch.ones(8192, 8192, dtype=torch.bfloat16).to("tpu")
         y = x @ x
         z = (y @ y).max()
         del y
@@ -397,12 +397,11 @@ def test_programs_are_compiled_for_the_target(command: Run, tmp_path: Path) -> N
     made = json.loads(out.read_text())
     assert made["target"]["libtpu"] and len(made["programs"]) == 1
     program = made["programs"][0]
-    assert program["compile_seconds"] > 0 and program["flops"] == 2 * 2 * 4096**3
-    n_bytes = 4 * 4096**2
+    assert program["compile_seconds"] > 0 and program["flops"] == 2 * 2 * 8192**3
+    n_bytes = 2 * 8192**2
     assert program["temp_bytes"] >= n_bytes  # y is known to the program alone
     assert program["bytes_accessed"] >= 3 * n_bytes
-    # six bfloat16 products each, which PyTorch's default precision asks for
-    assert program["flops_seconds"] == pytest.approx(6 * program["flops"] / 918e12)
+    assert program["flops_seconds"] == pytest.approx(program["flops"] / 918e12)
     assert made["memory"]["peak_bytes"] >= 2 * n_bytes
 
 
