@@ -206,6 +206,8 @@ class Packer:
         given: dict[str, Any] = {argument.name: argument.default_value for argument in op._schema.arguments}
         given |= zip(given, node.args, strict=False)
         given |= node.kwargs
+        if any(map(_is_mask, _flatten(given.get("indices")))) and "index" in op_name(op):
+            raise Unpackable("an index by a mask names as many elements as are true")
         tensors = [value for value in _flatten(list(given.values())) if isinstance(value, fx.Node)]
         ready = {"self": self._as_memory(op, given["self"])} if op in _BY_MEMORY else {}
         spelled = [
@@ -349,6 +351,11 @@ def nested_text(module: fx.GraphModule) -> str:
     for node in returned:
         packer.add_return(node, ordered=False)
     return "\n".join(["graph {", *packer.lines, "}"]) + "\n"
+
+
+def _is_mask(index: Any) -> bool:
+    value = index.meta.get("val") if isinstance(index, fx.Node) else None
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
 
 
 def _types(node: fx.Node) -> str:

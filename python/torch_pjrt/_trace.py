@@ -65,7 +65,23 @@ def decompositions() -> dict[OpOverload, Any]:
     table[torch.ops.aten.empty_like.default] = torch.zeros_like
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **options: _zeros(size, **options)
     table[torch.ops.aten.new_empty.default] = lambda self, size, **options: self.new_zeros(size, **options)
+    for op in (torch.ops.aten.index_put.default, torch.ops.aten._unsafe_index_put.default):
+        table[op] = _put_by_mask  # else the row: rows know indices, and no masks
     return {op: _bounded(op, decomposition) for op, decomposition in table.items()}
+
+
+def _put_by_mask(self: torch.Tensor, indices: list[Any], values: torch.Tensor, accumulate: bool = False) -> Any:
+    """A write by one mask over the first dimensions, of values that are the same for each of its elements."""
+    mask, *rest = indices
+    if mask is None or mask.dtype != torch.bool or any(index is not None for index in rest):
+        return NotImplemented
+    n_behind = self.dim() - mask.dim()
+    if values.dim() > n_behind:
+        if any(size != 1 for size in values.shape[: values.dim() - n_behind]):
+            return NotImplemented
+        values = values.reshape(values.shape[values.dim() - n_behind :])
+    mask = mask.reshape(*mask.shape, *[1] * n_behind)
+    return torch.where(mask, self + values if accumulate else values, self)
 
 
 def _zeros(size: list[int], **options: Any) -> torch.Tensor:

@@ -39,6 +39,7 @@ def check(fn: Callable[..., Any], *args: Any, n_launches: int | None = 1, **tole
     run = compiled(fn)
     run(*to(copy.deepcopy(args), "tpu"))
     on_tpu = to(copy.deepcopy(args), "tpu")
+    torch.tpu.synchronize()
     torch.tpu.reset_compile_stats()
     got = run(*on_tpu)
     stats = torch.tpu.compile_stats()
@@ -72,6 +73,27 @@ X = torch.arange(12.0).reshape(3, 4) / 7 - 0.5
 )
 def test_values(fn: Callable[..., Any]) -> None:
     check(fn, X)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_writes_by_a_mask(accumulate: bool) -> None:
+    rows = torch.tensor([True, True, False])
+    for mask, values, n in (
+        (rows, torch.tensor(2.0), 1),
+        (rows, torch.arange(4.0), 1),
+        (rows, torch.arange(4.0)[None], 1),
+        (X > 0, torch.tensor([5.0]), 1),
+        (rows, torch.arange(8.0).reshape(2, 4), None),  # as many values as are true: by itself
+        (X > 0, torch.arange(8.0)[: int((X > 0).sum())], None),
+    ):
+
+        def fn(x: torch.Tensor, m: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            y.index_put_((m,), v, accumulate=accumulate)
+            return y + 1
+
+        torch._dynamo.reset()
+        check(fn, X, mask, values, n_launches=n)
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:

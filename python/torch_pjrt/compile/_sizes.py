@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_pjrt.compile import _graph, _values, _watch
@@ -83,7 +84,8 @@ def specialize(module: fx.GraphModule, args: list[Any], keep_floats: bool = Fals
     With `keep_floats`, floats and what is computed from them stay inputs and nodes: a number that changes (a learning
     rate) is not a new program. None where a size or a decision follows from one.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # Some ops ask the mode for symbols that stand for what only a run can tell: then it is the run that tells.
+    mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
     graph = fx.Graph()
     values: dict[fx.Node, Any] = {}  # fake tensors, and numbers
     made: dict[fx.Node, fx.Node] = {}
@@ -111,6 +113,8 @@ def specialize(module: fx.GraphModule, args: list[Any], keep_floats: bool = Fals
             with mode, torch.no_grad():
                 call_args, call_kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
                 values[node] = node.target(*call_args, **call_kwargs)
+            if any(_is_unknown(value) for value in _values.leaves(values[node])):
+                raise DynamicOutputShapeException(node.target)
             changes = not changing.isdisjoint(node.all_input_nodes)
             if not _has_tensors(values[node]):
                 if changes and not isinstance(values[node], float):
@@ -128,6 +132,11 @@ def specialize(module: fx.GraphModule, args: list[Any], keep_floats: bool = Fals
 def _has_tensors(value: Any) -> bool:
     """Whether it stays a node: numbers become constants."""
     return not all(_values.is_number(leaf) or leaf is None for leaf in _values.leaves(value))
+
+
+def _is_unknown(value: Any) -> bool:
+    symbols = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    return isinstance(value, symbols) or (isinstance(value, torch.Tensor) and value._has_symbolic_sizes_strides)
 
 
 def _fake(value: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:

@@ -20,4 +20,6 @@ SECTIONS = (
     "nested",
     "distributions",
     "compiled",
+    "modules_compiled",
+    "hops",
 )

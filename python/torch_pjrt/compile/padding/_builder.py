@@ -211,6 +211,8 @@ class Builder:
         made = self.node(target, *args, **kwargs)
         if isinstance(made.meta["val"], torch.Tensor):
             return Value(made, dims)
+        if not isinstance(made.meta["val"], (list, tuple)):
+            return made
         parts: list[Value | None] = []
         for i, value in enumerate(made.meta["val"]):
             if not isinstance(value, torch.Tensor):
