@@ -649,3 +649,118 @@ def test_ops_that_count_first_run_by_themselves() -> None:
     fn(a, torch.tensor([1, 2])).sum().backward()
     compiled(fn)(b, torch.tensor([1, 2], device="tpu")).sum().backward()
     torch.testing.assert_close(b.grad.cpu(), a.grad)
+
+
+def test_associative_scan() -> None:
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def fn(x: torch.Tensor, y: torch.Tensor) -> Any:
+        sums = associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
+        pairs = associative_scan(
+            lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (x, y), 1, reverse=True, combine_mode="generic"
+        )
+        return sums, pairs
+
+    check(fn, X, X + 1)
+    a, b = X.clone().requires_grad_(), X.to("tpu").requires_grad_()
+    fn(a, a + 1)[1][1].square().sum().backward()
+    compiled(fn)(b, b + 1)[1][1].square().sum().backward()
+    torch.testing.assert_close(b.grad.cpu(), a.grad)
+
+
+def test_flex_attention_where_pytorch_lets_it_through() -> None:
+    """PyTorch's function refuses the device by name; the op behind it runs, with block masks made on the device."""
+    from torch._higher_order_ops.flex_attention import flex_attention as op
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    def causal(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return i >= j
+
+    def slope(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        return score + (i - j) * 0.1
+
+    def fn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> torch.Tensor:
+        options = {"BACKEND": "AUTO", "PRESCALE_QK": False, "ROWS_GUARANTEED_SAFE": False, "WRITE_DQ": True}
+        options |= {"BLOCKS_ARE_CONTIGUOUS": False, "OUTPUT_LOGSUMEXP": True, "OUTPUT_MAX": False}
+        return op(q, k, v, slope, mask.as_tuple(), 0.35, options)[0]
+
+    torch.manual_seed(0)
+    given = [torch.randn(1, 2, 16, 8) for _ in range(3)]
+    mask, mine = (create_block_mask(causal, 1, 1, 16, 16, device=device) for device in ("cpu", "tpu"))
+    want = flex_attention(*given, score_mod=slope, block_mask=mask, scale=0.35)
+    on_tpu = [x.to("tpu").requires_grad_() for x in given]
+    for run in (fn, compiled(fn)):
+        got = run(*on_tpu, mine)
+        torch.testing.assert_close(got.detach().cpu(), want)
+        grads = torch.autograd.grad(got.square().sum(), on_tpu)
+        by_hand = [x.clone().requires_grad_() for x in given]
+        q, k, v = by_hand
+        i = torch.arange(16)
+        scores = q @ k.transpose(-1, -2) * 0.35 + (i[:, None] - i) * 0.1
+        out = scores.masked_fill(i[:, None] < i, float("-inf")).softmax(-1) @ v
+        for g, w in zip(grads, torch.autograd.grad(out.square().sum(), by_hand), strict=True):
+            torch.testing.assert_close(g.cpu(), w, rtol=1e-4, atol=1e-5)
+
+
+def test_compiled_autograd() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    twin = copy.deepcopy(model).to("tpu")
+    model(X).square().sum().backward()
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend="tpu", fullgraph=True)):
+        twin(X.to("tpu")).square().sum().backward()
+    torch.testing.assert_close(gradients(twin), gradients(model))
+    assert torch._dynamo.utils.counters["compiled_autograd"]["captures"] == 1
+
+
+def test_a_scaled_half_precision_step() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(4, 4)
+    twin = copy.deepcopy(model).to("tpu")
+    for m, device in ((model, "cpu"), (twin, "tpu")):
+        optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler(device, init_scale=256.0)
+        step = m if device == "cpu" else compiled(m)
+        for _ in range(2):
+            with torch.autocast(device, torch.bfloat16):
+                loss = step(X.to(device)).float().square().mean()
+            optimizer.zero_grad()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    torch.testing.assert_close(to(dict(twin.state_dict()), "cpu"), dict(model.state_dict()), rtol=2e-2, atol=2e-3)
+
+
+SEEN: list[float] = []
+
+
+@torch.library.custom_op("compile_test::record", mutates_args=())
+def record(x: torch.Tensor) -> None:
+    SEEN.append(x.sum().item())
+
+
+@record.register_fake
+def _(x: torch.Tensor) -> None:
+    return None
+
+
+def test_effects_keep_their_order() -> None:
+    from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+
+    handle = _register_effectful_op("compile_test::record", _EffectType.ORDERED)
+    try:
+
+        def fn(x: torch.Tensor) -> torch.Tensor:
+            record(x)
+            y = x * 2
+            record(y)
+            return y + 1
+
+        SEEN.clear()
+        run = compiled(fn)
+        for _ in range(2):
+            torch.testing.assert_close(run(X.to("tpu")).cpu(), X * 2 + 1)
+        total = X.sum().item()
+        torch.testing.assert_close(SEEN, [total, 2 * total] * 2)
+    finally:
+        handle.destroy()
