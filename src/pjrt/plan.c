@@ -26,7 +26,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* innermost: nothing 
 static tpj_plan_target target = {.device_kind = "TPU", .version = "plan", .n_devices = 1};
 static char *owned_kind, *owned_version; /* those of the target, once there was one */
 static const pjrt_api *inner;
-static int64_t (*on_read)(int64_t n_bytes);
+static int64_t (*on_read)(int64_t n_bytes, bool is_bool);
 static tpj_plan_record **records;
 static tpj_plan_event *events;
 static size_t n_records, records_capacity, n_events, events_capacity;
@@ -93,7 +93,7 @@ static void add_event_locked(tpj_plan_what what, int device, int64_t subject, in
                                           .nanoseconds = tpj_clock_now()};
 }
 
-void tpj_plan_on_read(int64_t (*read)(int64_t n_bytes)) {
+void tpj_plan_on_read(int64_t (*read)(int64_t n_bytes, bool is_bool)) {
     pthread_mutex_lock(&mutex);
     on_read = read;
     pthread_mutex_unlock(&mutex);
@@ -105,14 +105,18 @@ void tpj_plan_mark(int64_t number) {
     pthread_mutex_unlock(&mutex);
 }
 
-void tpj_plan_read(const tpj_plan_memory *memory) {
+bool tpj_plan_read(const tpj_plan_memory *memory) {
     pthread_mutex_lock(&mutex);
-    int64_t (*ask)(int64_t n_bytes) = on_read;
+    int64_t (*ask)(int64_t n_bytes, bool is_bool) = on_read;
     pthread_mutex_unlock(&mutex);
-    int64_t subject = ask != NULL ? ask(memory->n_bytes) : -1;
+    bool is_bool = memory->element == PJRT_BUFFER_TYPE_PRED;
+    int64_t answer = ask != NULL ? ask(memory->n_bytes, is_bool) : -1;
+    bool wants_true = answer >= 0 && (answer & TPJ_PLAN_TRUE) != 0;
+    int64_t subject = wants_true ? answer - TPJ_PLAN_TRUE : answer;
     pthread_mutex_lock(&mutex);
     add_event_locked(TPJ_PLAN_READ, memory->device, subject, memory->n_bytes, devices[memory->device].live);
     pthread_mutex_unlock(&mutex);
+    return is_bool && wants_true;
 }
 
 size_t tpj_plan_events(size_t first, size_t most, tpj_plan_event *out_events) {

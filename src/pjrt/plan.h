@@ -1,6 +1,6 @@
 /* The planning device: a plugin inside the core, which behaves like the TPU that is planned for and computes nothing. Buffers
  * know their type and no contents, programs their signature; what is compiled and launched is recorded, with the memory that
- * a device would hold at each moment. What is read back is zeros. With a CPU plugin behind it, that one computes, and runs
+ * a device would hold at each moment. What is read back is zeros, or bools as tpj_plan_on_read says. With a CPU plugin behind it, that one computes, and runs
  * the programs that the TPU would get.
  *
  * It is a plugin and not a mode because then nothing above it is different: every launch goes the way that it goes on a TPU,
@@ -57,9 +57,10 @@ typedef struct tpj_plan_program {
 /* Before the device is used. Replaces the recording of an earlier call; the target of a client that exists stays. Copies.
  * Errors: those of opening the plugin that computes. */
 TPJ_API tpj_status *tpj_plan_begin(const tpj_plan_target *target) TPJ_MUST_USE;
-/* `read(n_bytes)` is called on the thread that reads, without a lock, before each read; what it returns is kept with the
- * event. NULL: nobody. */
-TPJ_API void tpj_plan_on_read(int64_t (*read)(int64_t n_bytes));
+/* `read(n_bytes, is_bool)` is called on the thread that reads, without a lock, before each read. What it returns is kept with
+ * the event, but for TPJ_PLAN_TRUE, which says that bools are to be true. NULL: nobody. */
+#define TPJ_PLAN_TRUE (INT64_C(1) << 32)
+TPJ_API void tpj_plan_on_read(int64_t (*read)(int64_t n_bytes, bool is_bool));
 /* A point in the order of events, such as the end of a training step. */
 TPJ_API void tpj_plan_mark(int64_t number);
 /* Copies the events from `first` on, `most` of them at most; returns how many were copied. */

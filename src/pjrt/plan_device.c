@@ -264,9 +264,9 @@ static pjrt_error *buffer_copy_to_device(pjrt_buffer_copy_to_device_args *args) 
 
 static pjrt_error *buffer_to_host_buffer(pjrt_buffer_to_host_buffer_args *args) {
     if (args->src->donated) return &errors[DONATED];
-    tpj_plan_read(&args->src->memory);
+    bool is_true = tpj_plan_read(&args->src->memory);
     if (args->src->inner == NULL) {
-        memset(args->dst, 0, args->dst_size);
+        memset(args->dst, is_true, args->dst_size);
         return NULL;
     }
     pjrt_buffer_to_host_buffer_args inner = *args;

@@ -49,7 +49,8 @@ void tpj_plan_launch(tpj_plan_record *record, tpj_plan_memory *const *inputs, co
                      tpj_plan_memory *const *outputs);
 /* What the device holds, and held at most. */
 void tpj_plan_usage(int device, int64_t *out_live, int64_t *out_peak);
-void tpj_plan_read(const tpj_plan_memory *memory);
+/* True: what is read are bools, all true; else zeros. */
+bool tpj_plan_read(const tpj_plan_memory *memory);
 
 /* ---- plan_device.c ---- */
 const pjrt_api *tpj_plan_api(void);

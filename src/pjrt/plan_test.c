@@ -152,3 +152,30 @@ TEST(plan_reports_errors) {
     CHECK_ERROR(tpj_plan_begin(&none), TPJ_VALUE, "0 devices");
     CHECK_ERROR(tpj_plan_begin(&absent), TPJ_UNAVAILABLE, "/no/such/plugin.so");
 }
+
+static int64_t n_read;
+static int64_t answer(int64_t n_bytes, bool is_bool) {
+    n_read += n_bytes;
+    return is_bool ? 5 + TPJ_PLAN_TRUE : 6 + TPJ_PLAN_TRUE;
+}
+
+TEST(plan_says_who_reads_and_bools_may_be_true) {
+    tpj_client *client = begin(1 << 20);
+    CHECK(client != NULL);
+    const int64_t three = 3;
+    const unsigned char given[3] = {0, 1, 0};
+    unsigned char bools[3] = {7, 7, 7}, bytes[3] = {7, 7, 7};
+    tpj_buffer *a, *b;
+    CHECK_OK(tpj_buffer_from_host(client, 1, TPJ_BOOL, 1, &three, given, &a));
+    CHECK_OK(tpj_buffer_from_host(client, 1, TPJ_U8, 1, &three, given, &b));
+    tpj_plan_on_read(answer);
+    CHECK_OK(tpj_buffer_to_host(a, bools, 3));
+    CHECK_OK(tpj_buffer_to_host(b, bytes, 3));
+    tpj_plan_on_read(NULL);
+    CHECK(bools[0] == 1 && bools[2] == 1 && bytes[0] == 0 && bytes[2] == 0 && n_read == 6);
+    tpj_plan_event events[3];
+    CHECK_INT(tpj_plan_events(0, 3, events), 2); /* the uploads are too small for events */
+    CHECK(events[0].subject == 5 && events[1].subject == 6 && events[0].device == 1 && events[0].live == 6);
+    tpj_buffer_release(a);
+    tpj_buffer_release(b);
+}

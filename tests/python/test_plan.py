@@ -143,6 +143,18 @@ def test_placeholders_do_not_break_checks_and_sizes(plan: Any) -> None:
     assert text[2] == "[0, 0] torch.float32 (3, 4)"
 
 
+def test_a_loop_that_waits_for_the_device_ends(plan: Any) -> None:
+    code = """
+        import torch
+        left, n = torch.ones(3, device="tpu"), 0
+        while not (left.max() == 0):
+            left, n = left - 1, n + 1
+        print(n, bool((left < 0).any()))
+    """
+    assert plan(code)["text"].startswith("32 False\n")
+    assert plan(code, "--true-after", "5")["text"].startswith("5 False\n")
+
+
 # ---- memory ----
 
 

@@ -3,18 +3,19 @@
 import math
 
 from torch_pjrt.plan._analysis import Plan
+from torch_pjrt.plan._core import READ
 from torch_pjrt.plan._units import shown_bytes, shown_seconds
 
 SLOW_HOST, FEW_LAUNCHES = 1.2, 4  # times the device's seconds; a step that can hardly have fewer
 
 
-def chips_needed(plan: Plan) -> int | None:
-    """The smallest power of two of devices on which the state, split evenly, fits beside what stays on each. None:
-    what stays is too much by itself."""
-    rest = plan.peak_bytes - plan.state_bytes
-    if rest >= plan.limit_bytes:
+def devices_needed(plan: Plan) -> int | None:
+    """The smallest power of two of devices on which weights, optimizer state and gradients, split evenly, fit beside
+    what stays whole on each. None: that is too much by itself."""
+    whole = max(plan.peak_bytes - plan.shared_bytes, 0)
+    if whole >= plan.limit_bytes:
         return None
-    return int(2 ** math.ceil(math.log2(max(plan.state_bytes / (plan.limit_bytes - rest), 1))))
+    return int(2 ** math.ceil(math.log2(max(plan.shared_bytes / (plan.limit_bytes - whole), 1))))
 
 
 def _memory(plan: Plan) -> list[str]:
@@ -28,7 +29,7 @@ def _memory(plan: Plan) -> list[str]:
         f"step to step (weights, optimizer state), {shown_bytes(rest)} come and go (activations, gradients, "
         "temporaries)."
     ]
-    devices = chips_needed(plan)
+    devices, whole = devices_needed(plan), max(plan.peak_bytes - plan.shared_bytes, 0)
     if devices is not None and devices > 1:
         chips = max(devices // plan.recording.target.chip.devices_per_chip, 1)
         advice.append(
@@ -37,20 +38,26 @@ def _memory(plan: Plan) -> list[str]:
         )
     elif devices is None:
         advice.append(
-            f"More chips help only with a smaller batch on each: {shown_bytes(rest)} of activations and temporaries "
+            f"More chips help only with a smaller batch on each: {shown_bytes(whole)} of activations and temporaries "
             "alone are more than a device has."
         )
-    if rest > 0.25 * plan.limit_bytes:
+    optimizer = plan.peak_program is not None and plan.peak_program.name.startswith("_foreach")
+    if whole > 0.25 * plan.limit_bytes and not optimizer:
         advice.append(
             f"Activation checkpointing (torch.utils.checkpoint, a block at a time) computes most of the "
-            f"{shown_bytes(rest)} again in the backward pass instead of keeping it, for about a third more flops."
+            f"{shown_bytes(whole)} again in the backward pass instead of keeping it, for about a third more flops."
         )
-        room = plan.limit_bytes - plan.state_bytes
+        room = plan.limit_bytes - plan.shared_bytes
         if room > 0:
             advice.append(
-                f"A smaller batch: what comes and goes has room for {shown_bytes(room)}; at {100 * room / rest:.0f} % "
-                "of this batch (or sequence) it fits on one device."
+                f"A smaller batch: activations have room for {shown_bytes(room)}; at {100 * room / whole:.0f} % of "
+                "this batch (or sequence) it fits on one device."
             )
+    if optimizer:
+        advice.append(
+            f"The peak is in the optimizer, whose foreach form makes temporaries as large as all weights "
+            f"({shown_bytes(whole)} there): foreach=False makes them one weight at a time."
+        )
     wide = plan.recording.peak_types.get("float32", 0)
     if wide > 0.2 * plan.peak_bytes:
         advice.append(
@@ -88,7 +95,7 @@ def _speed(plan: Plan) -> list[str]:
     if host is not None and device > 0 and host > SLOW_HOST * device and plan.step_launches > FEW_LAUNCHES:
         advice.append(
             f"The host is slower than the device: {shown_seconds(host)} a step for {plan.step_launches:.0f} launches, "
-            f'the device needs {shown_seconds(device)}. torch.compile(backend="tpu"), torch_pjrt.compile_step or '
+            f'and the device needs {shown_seconds(device)}. torch.compile(backend="tpu"), torch_pjrt.compile_step or '
             "TORCH_PJRT_EAGER_MODE=fused launch fewer, larger programs."
         )
     if plan.recompiles:
@@ -103,7 +110,8 @@ def _speed(plan: Plan) -> list[str]:
             'Matrix products of float32 take six bfloat16 products each: torch.autocast("tpu") or bfloat16 weights, or '
             'torch.set_float32_matmul_precision("high").'
         )
-    reads = sum(int(read["reads"]) for read in plan.reads)
+    spans = zip(plan.steps.bounds, plan.steps.bounds[1:], strict=False)
+    reads = sum(event.what == READ for first, last in spans for event in plan.recording.events[first:last])
     if plan.steps.n > 2 and reads >= plan.steps.n:
         where = plan.reads[0]["line"]
         advice.append(

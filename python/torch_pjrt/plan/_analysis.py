@@ -78,7 +78,8 @@ class Plan:
     peak_bytes: int = 0
     peak_at: int = 0  # the event
     peak_program: PlannedProgram | None = None
-    state_bytes: int = 0
+    state_bytes: int = 0  # least in a step: weights and what the optimizer keeps
+    shared_bytes: int = 0  # at the end of a step, with the gradients: what FSDP divides among devices
     step_launches: float = 0.0
     step_flops: float = 0.0
     step_bytes: float = 0.0
@@ -141,6 +142,7 @@ class Plan:
                 "peak_event": self.peak_at,
                 "peak_program": self.peak_program.number if self.peak_program else None,
                 "state_bytes": self.state_bytes,
+                "shared_bytes": self.shared_bytes,
                 "fits": self.fits,
                 "types_at_peak": r.peak_types,
             },
@@ -295,7 +297,7 @@ def _find_recompiles(plan: Plan, of: Sequence[int], groups: Sequence[Sequence[in
         summary = _module.summarize(program.module)
         place = next((f"{line.file}:{line.line}" for line in summary.lines if line.file), "?")
         key = f"{summary.name} at {place}"
-        if program.nanoseconds > ends[SETTLED - 1]:
+        if ends[SETTLED - 1] < program.nanoseconds <= ends[-1]:
             found[key].append(of[members[0]])
             if key in latest:
                 reasons[key] = _module.difference(program.module, r.programs[latest[key]].module)
@@ -389,6 +391,8 @@ def _measure_memory(plan: Plan) -> None:
             plan.peak_bytes, plan.peak_at, plan.peak_program = used, at, plan.of_event[at]
     spans = _steady(plan.steps)
     lives = [event.live for first, last in spans for event in events[first:last] if event.device == 0]
+    ends = [events[last - 1] for _, last in spans if last > 0]
+    plan.shared_bytes = max((event.live for event in ends if event.device == 0), default=0)
     if plan.steps.n > 1:
         plan.state_bytes = min(lives, default=0)
     elif lives:

@@ -36,7 +36,15 @@ def plan(args: argparse.Namespace) -> int:
         core = _script.choose(args.target, execute=args.execute, version=version, memory_bytes=memory)
     except RuntimeError as error:
         raise ValueError(str(error)) from None
-    recording = _script.run(core, args.script, args.args, args.target, execute=args.execute, memory_bytes=memory)
+    recording = _script.run(
+        core,
+        args.script,
+        args.args,
+        args.target,
+        execute=args.execute,
+        memory_bytes=memory,
+        true_after=args.true_after,
+    )
 
     from torch_pjrt.plan import _advice, _analysis, _html, _text
 
@@ -62,7 +70,13 @@ def compile_(args: argparse.Namespace) -> int:
     except RuntimeError as error:
         raise ValueError(str(error)) from None
     recording = _script.run(
-        core, args.script, args.args, args.target, execute=args.execute, memory_bytes=compiler.memory_bytes
+        core,
+        args.script,
+        args.args,
+        args.target,
+        execute=args.execute,
+        memory_bytes=compiler.memory_bytes,
+        true_after=args.true_after,
     )
     from torch_pjrt import _C
     from torch_pjrt.plan import _analysis
@@ -97,6 +111,13 @@ def add_commands(commands: Any) -> None:
         parser.add_argument("--target", type=_target, required=True, help="chips and their grid, such as v6e:2x4")
         parser.add_argument(
             "--execute", action="store_true", help="let the CPU compute; else reads give 0, and nothing is computed"
+        )
+        parser.add_argument(
+            "--true-after",
+            type=int,
+            default=32,
+            metavar="N",
+            help="a bool that is read at one line is false N times and then true, so that loops end; default 32",
         )
         parser.add_argument("--timeout", type=float, default=1800, help="seconds for one program; default 1800")
         if name == "plan":

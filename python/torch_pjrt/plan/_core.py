@@ -80,7 +80,8 @@ class Program:
     nanoseconds: int  # monotonic: when it was made
 
 
-OnRead = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+OnRead = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_bool)
+TRUE = 1 << 32
 
 
 class Core:
@@ -118,8 +119,9 @@ class Core:
         target = _Target(kind.encode(), version.encode(), n_devices, memory_bytes, path)
         self._check(self._lib.tpj_plan_begin(ctypes.byref(target)))
 
-    def on_read(self, called: Callable[[int], int] | None) -> None:
-        """Have `called(n_bytes)` called before each read; what it returns is the event's subject."""
+    def on_read(self, called: Callable[[int, bool], int] | None) -> None:
+        """Have `called(n_bytes, is_bool)` called before each read; what it returns is the event's subject. TRUE added
+        to it: the bools that are read are true."""
         wrapped = OnRead(called) if called is not None else OnRead()
         self._lib.tpj_plan_on_read(wrapped)
         self._on_read = wrapped

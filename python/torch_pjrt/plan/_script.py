@@ -5,15 +5,17 @@ import runpy
 import sys
 import time
 import traceback
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from torch_pjrt.aot import Target
-from torch_pjrt.plan._core import PLUGIN, Core, Event, Program
+from torch_pjrt.plan._core import PLUGIN, TRUE, Core, Event, Program
 
 PLACEHOLDER = 0  # what is read where nothing is computed: zeros of every dtype
+TRUE_AFTER = 32  # but for bools: see _Reads
 
 
 @dataclass
@@ -37,18 +39,23 @@ class Recording:
 
 
 class _Reads:
-    """Where the device is read: the first frame that is neither PyTorch's nor ours."""
+    """Where the device is read: the first frame that is neither PyTorch's nor ours. Bools that are read there are false
+    so many times and then true, so that a loop that waits for one ends."""
 
-    def __init__(self, own: tuple[str, ...]) -> None:
+    def __init__(self, own: tuple[str, ...], true_after: int) -> None:
         self.own = own
+        self.true_after = true_after
+        self.n_bools: Counter[int] = Counter()
         self.numbers: dict[tuple[str, int], int] = {}
 
-    def __call__(self, n_bytes: int) -> int:
+    def __call__(self, n_bytes: int, is_bool: bool) -> int:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code.co_filename.startswith(self.own):
             frame = frame.f_back
         place = ("?", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-        return self.numbers.setdefault(place, len(self.numbers))
+        number = self.numbers.setdefault(place, len(self.numbers))
+        self.n_bools[number] += is_bool
+        return number | TRUE if self.n_bools[number] > self.true_after else number
 
 
 def choose(target: Target, *, execute: bool, version: str, memory_bytes: int) -> Core:
@@ -96,16 +103,24 @@ def _name(stepped: Any) -> str:
 
 
 def run(
-    core: Core, script: str, arguments: list[str], target: Target, *, execute: bool, memory_bytes: int
+    core: Core,
+    script: str,
+    arguments: list[str],
+    target: Target,
+    *,
+    execute: bool,
+    memory_bytes: int,
+    true_after: int = TRUE_AFTER,
 ) -> Recording:
-    """Run the script on the device that `choose` made, and take what was recorded."""
+    """Run the script on the device that `choose` made, and take what was recorded. `true_after`: see _Reads."""
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     from torch_pjrt import _C, tpu
     from torch_pjrt.compile._step import observers as compiled_steps
 
-    reads = _Reads((os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parent.parent) + os.sep, "<frozen"))
+    own = (os.path.dirname(torch.__file__) + os.sep, str(Path(__file__).parent.parent) + os.sep, "<frozen")
+    reads = _Reads(own, true_after)
     steppers: dict[int, tuple[int, Any]] = {}  # each kept alive, so that no other gets its id
 
     def mark(stepped: Any, *_: Any) -> None:

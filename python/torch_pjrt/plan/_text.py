@@ -12,7 +12,7 @@ MOST_PROGRAMS, MOST_LINES = 10, 8
 
 def _shown(line: str) -> str:
     """Without the folders that packages lie in."""
-    return re.sub(r"^.*/(?:site|dist)-packages/", "", line)
+    return re.sub(r"\S*/(?:site|dist)-packages/", "", line)
 
 
 def _head(plan: Plan) -> Iterator[str]:
