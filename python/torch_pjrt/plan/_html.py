@@ -11,7 +11,7 @@ from torch_pjrt.plan._units import shown_bytes, shown_count, shown_seconds
 MOST_PROGRAMS, MOST_ROWS, WIDTH, HEIGHT = 10, 20, 940, 260
 INK, FAINT, BLUE, PALE, RED, GREEN, AMBER = "#1f2933", "#d5dce3", "#2563a8", "#bcd3ec", "#c2352b", "#2e7d4f", "#c77d0a"
 STYLE = f"""
-@page {{ size: 1040px 1900px; margin: 0 }}
+@page {{ size: 1040px 2600px; margin: 0 }}
 body {{ font: 15px/1.5 "Helvetica Neue", Arial, "DejaVu Sans", sans-serif; color: {INK}; margin: 0 auto;
        padding: 28px 40px; max-width: 960px; background: white }}
 h1 {{ font-size: 24px; margin: 0 }} h2 {{ font-size: 17px; margin: 30px 0 8px }}
@@ -20,7 +20,8 @@ code {{ font-family: Menlo, "DejaVu Sans Mono", monospace; font-size: 12.5px }}
 table {{ border-collapse: collapse; width: 100% }}
 th {{ text-align: left; font-weight: 600; color: #52606d; font-size: 12.5px;
      border-bottom: 1px solid {FAINT}; padding: 4px 8px 4px 0 }}
-td {{ padding: 5px 8px 5px 0; border-bottom: 1px solid #eef1f4; vertical-align: top; font-size: 13.5px }}
+td {{ padding: 5px 8px 5px 0; border-bottom: 1px solid #eef1f4; vertical-align: top; font-size: 13.5px;
+     overflow-wrap: anywhere }}
 td.n, th.n {{ text-align: right; white-space: nowrap }}
 table.tiles td {{ border: 1px solid {FAINT}; padding: 10px 14px; width: 25% }}
 table.tiles b {{ display: block; font-size: 22px; line-height: 1.3 }}
@@ -130,7 +131,7 @@ def _roofline(plan: Plan) -> str:
     roof += f" {x(x_high):.1f},{y(plan.peak_flops):.1f}"
     parts.append(f'<polyline points="{roof}" fill="none" stroke="{INK}" stroke-width="1.8"/>')
     label = f"{shown_count(plan.peak_flops)}flop/s, from {ridge:.0f} flops a byte on"
-    parts.append(_text(right, y(plan.peak_flops) - 6, label, "end"))
+    parts.append(_text(right, y(plan.peak_flops) + 24, label, "end"))
     largest = max(p.step_seconds for p in programs) or 1
     for p in sorted(programs, key=lambda p: -p.step_seconds):
         radius = 3 + 13 * math.sqrt(p.step_seconds / largest)
@@ -181,16 +182,16 @@ def _place(line: str) -> str:
 def _programs(programs: Sequence[PlannedProgram]) -> str:
     def row(p: PlannedProgram) -> list[str]:
         compiling = "-" if p.compile_seconds is None else f"{p.compile_seconds:.2f} s"
-        state = f'<span class="bad">refused: {_e(p.error[:90])}</span>' if p.error else ""
+        state = f'<br><span class="bad">refused: {_e(p.error[:90])}</span>' if p.error else ""
         lines = "<br>".join(_place(line) for line in p.lines[:2])
         return [
             str(p.number), f"{_e(p.name)}<br>{lines}{state}", f"{p.launches_per_step:.4g}", shown_count(p.flops),
             shown_bytes(p.argument_bytes), shown_bytes(p.output_bytes), shown_bytes(p.temp_bytes),
-            f"{p.intensity:.3g}", shown_seconds(p.seconds), compiling,
+            shown_count(p.intensity), shown_seconds(p.seconds), compiling,
         ]  # fmt: skip
 
     head = ["no.", "program", "a step", "flops", "arguments", "results", "temporaries", "flops/B", "at best", "compile"]
-    return _table(head, map(row, programs), range(2, 10))
+    return _table(head, map(row, programs), [0, *range(2, 10)])
 
 
 def _tiles(plan: Plan) -> str:
@@ -228,8 +229,9 @@ def page(plan: Plan) -> str:
     compiled = sum(p.compile_seconds or 0.0 for p in plan.programs)
     version = plan.libtpu.splitlines()[-1] if plan.libtpu else "not compiled"
     computed = "a CPU plugin computed" if r.executed else f"nothing was computed, reads gave {PLACEHOLDER}"
+    devices = f"{target.n_devices} device{'s' if target.n_devices > 1 else ''}"
     sub = (
-        f"{target.chip.kind}, {target.n_devices} devices, eager mode {r.eager_mode}, {computed}. "
+        f"{target.chip.kind}, {devices}, eager mode {r.eager_mode}, {computed}. "
         f"{len(plan.programs)} programs, {compiled:.1f} s of compiling (libtpu: {version}). "
         f"Steps: {plan.steps.n}, found by {plan.steps.how}."
     )
