@@ -10,6 +10,7 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
+import torch_pjrt
 
 transformers = pytest.importorskip("transformers")
 
@@ -76,3 +77,40 @@ def test_generation_with_a_static_cache_takes_two_captures() -> None:
     got = model.generate(ids.to("tpu"), **settings)
     assert got.tolist() == want.tolist()
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 4, "the prompt, and one token"
+
+
+@pytest.mark.strict
+def test_training_with_batches_of_any_size() -> None:
+    """Two buckets of the batch by one of the length: two forms of one capture."""
+    model = llama().train()
+    model.config.use_cache = False
+    twin = copy.deepcopy(model).to("tpu")
+    run = torch.compile(twin, backend="tpu", fullgraph=True, dynamic=True)
+    with torch_pjrt.explain() as report:
+        for shape in ((2, 9), (3, 12), (4, 16)):
+            ids = torch.randint(3, 60, shape)
+            want = model(input_ids=ids, labels=ids)
+            got = run(input_ids=ids.to("tpu"), labels=ids.to("tpu"))
+            for m, out in ((model, want), (twin, got)):
+                m.zero_grad()
+                out.loss.backward()
+            torch.testing.assert_close(got.logits.cpu(), want.logits, rtol=1e-4, atol=1e-5)
+            for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+                torch.testing.assert_close(q.grad.cpu(), p.grad, rtol=1e-3, atol=1e-5)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+    assert not any("each set of sizes" in note for note in report.notes)
+    assert len(report.programs) == 4, "forward and backward for two buckets"
+
+
+def test_generation_with_a_cache_that_grows_takes_a_program_for_each_bucket() -> None:
+    model = llama().eval()
+    ids = torch.randint(3, 60, (1, 5))
+    settings = {"max_new_tokens": 8, "do_sample": False, "disable_compile": True}
+    want = model.generate(ids, **settings)
+    model.to("tpu")
+    model.forward = torch.compile(model.forward, backend="tpu", dynamic=True)
+    with torch_pjrt.explain() as report:
+        got = model.generate(ids.to("tpu"), **settings)
+    assert got.tolist() == want.tolist()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2, "the prompt, and one token"
+    assert len(report.programs) <= 3, "the prompt, and caches of up to 8 and 16"

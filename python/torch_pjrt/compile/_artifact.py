@@ -20,6 +20,7 @@ import torch
 from torch import fx
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_pjrt.compile import _graph, _sizes, padding
 from torch_pjrt.compile._options import Options
@@ -67,13 +68,18 @@ class Artifact(OutputCode):
             self.run = _graph.lower(self.module, name, self.options)
 
     def prepare_for_serialization(self) -> None:
+        from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
         from torch.fx._graph_pickler import GraphPickler
         from torch.fx._graph_pickler import Options as Pickling
 
         self.run = None
         self.__dict__.pop("_shared", None)
         every = Pickling(ops_filter=None, node_metadata_key_filter=lambda key: key in ("val", "stack_trace"))
-        self.module = GraphPickler.dumps(self.module, every)
+        try:
+            with _disable_current_modes():  # constants of the graph are real tensors, and tracing may still be on
+                self.module = GraphPickler.dumps(self.module, every)
+        except Exception as error:  # some graph holds what has no bytes: it is traced again by the next process
+            raise BypassAOTAutogradCache(f"{type(error).__name__}: {error}") from error
 
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         """Back from the cache."""
@@ -82,7 +88,8 @@ class Artifact(OutputCode):
 
         if isinstance(self.module, bytes):
             mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-            self.module = GraphPickler.loads(self.module, mode)
+            with _disable_current_modes():
+                self.module = GraphPickler.loads(self.module, mode)
         self.make()
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
