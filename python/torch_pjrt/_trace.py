@@ -44,6 +44,10 @@ def _overload(name: str) -> OpOverload | None:
     return getattr(packet, overload or "default", None)
 
 
+# Ops whose rows know indices and no masks: their decomposition is for masks alone.
+BY_MASK = (torch.ops.aten.index_put.default, torch.ops.aten._unsafe_index_put.default)
+
+
 @functools.cache
 def decompositions() -> dict[OpOverload, Any]:
     """A decomposition for each op without a row: PyTorch's core ones first, which end in ATen ops, then the rest, whose
@@ -65,8 +69,7 @@ def decompositions() -> dict[OpOverload, Any]:
     table[torch.ops.aten.empty_like.default] = torch.zeros_like
     table[torch.ops.aten.empty_strided.default] = lambda size, stride, **options: _zeros(size, **options)
     table[torch.ops.aten.new_empty.default] = lambda self, size, **options: self.new_zeros(size, **options)
-    for op in (torch.ops.aten.index_put.default, torch.ops.aten._unsafe_index_put.default):
-        table[op] = _put_by_mask  # else the row: rows know indices, and no masks
+    table.update(dict.fromkeys(BY_MASK, _put_by_mask))
     return {op: _bounded(op, decomposition) for op, decomposition in table.items()}
 
 
