@@ -72,6 +72,8 @@ class Artifact(OutputCode):
         from torch.fx._graph_pickler import GraphPickler
         from torch.fx._graph_pickler import Options as Pickling
 
+        if any(node.target is torch.ops.higher_order.with_effects for node in self.module.graph.nodes):
+            raise BypassAOTAutogradCache("ordered effects: what is kept knows nothing of their tokens")
         self.run = None
         self.__dict__.pop("_shared", None)
         every = Pickling(ops_filter=None, node_metadata_key_filter=lambda key: key in ("val", "stack_trace"))
@@ -90,6 +92,9 @@ class Artifact(OutputCode):
             mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
             with _disable_current_modes():
                 self.module = GraphPickler.loads(self.module, mode)
+            for part in self.module.modules():
+                if isinstance(part, fx.GraphModule):
+                    part.recompile()  # those of control flow come without their code
         self.make()
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
