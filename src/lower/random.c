@@ -4,6 +4,7 @@
  * generator's (seed, offset); a program says how far a launch advances the offset, so that the same seed gives the same
  * numbers in every mode and on every plugin. */
 #include "lower/lowering.h"
+#include "lower/view.h"
 
 enum { OFFSET_ALIGNMENT = 4 }; /* PyTorch's convention for offsets of counter-based generators */
 
@@ -19,6 +20,21 @@ static tpj_value *next_state(tpj_lowering *lowering, uint64_t count) {
     return state;
 }
 
+/* Words of 32 bits: two a block, the first ones of all blocks and then the second ones. As a flat array the generator would put
+ * them together as pairs, in an array whose last dimension is 2, and that takes 64 times its bytes in a TPU's tiles; so it
+ * gets a dimension of 2 in front. Where it can, it also gets the dimensions that are wanted, or they would be moved: which
+ * number is which does not depend on that. */
+static tpj_value *pairs_of_words(tpj_emit *e, tpj_value *state, int64_t words, int rank, const int64_t *dims) {
+    int64_t shape[TPJ_VIEW_MAX_RANK + 1] = {2, words / 2};
+    int first = 0, n_dims = 2;
+    while (first < rank && dims[first] == 1) first++;
+    if (first < rank && dims[first] % 2 == 0 && rank - first <= TPJ_VIEW_MAX_RANK) {
+        shape[1] = dims[first] / 2;
+        for (int i = first + 1; i < rank; i++) shape[n_dims++] = dims[i];
+    }
+    return hlo_random_bits(e->h, state, TPJ_U32, n_dims, shape, NULL);
+}
+
 tpj_value *tpj_random_bits(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims) {
     if (e->lowering->random_state == NULL) {
         tpj_fail(e, TPJ_INTERNAL, "the program has no random state");
@@ -28,10 +44,15 @@ tpj_value *tpj_random_bits(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t
     for (int i = 0; i < rank; i++) n *= dims[i];
     if (n == 0) return hlo_zeros(e->h, dtype, rank, dims);
     uint64_t blocks = ((uint64_t)n * tpj_dtype_bytes(dtype) + 7) / 8; /* a block is 64 bits */
-    /* the generator fills a flat array of whole blocks; the shape is ours, so that it never changes the numbers */
+    /* the generator fills an array of whole blocks; the shape is ours, so that it never changes the numbers */
     int64_t words = (int64_t)(blocks * 8 / tpj_dtype_bytes(dtype));
-    tpj_value *bits = hlo_random_bits(e->h, next_state(e->lowering, blocks), dtype, 1, &words, NULL);
-    return hlo_reshape(e->h, hlo_slice_dim(e->h, bits, 0, 0, n, 1), rank, dims);
+    tpj_value *state = next_state(e->lowering, blocks), *bits;
+    if (dtype == TPJ_U32)
+        bits = pairs_of_words(e, state, words, rank, dims);
+    else
+        bits = hlo_random_bits(e->h, state, dtype, 1, &words, NULL);
+    if (words == n) return hlo_reshape(e->h, bits, rank, dims);
+    return hlo_reshape(e->h, hlo_slice_dim(e->h, hlo_reshape(e->h, bits, 1, &words), 0, 0, n, 1), rank, dims);
 }
 
 tpj_value *tpj_random_uniform(tpj_emit *e, tpj_dtype dtype, int rank, const int64_t *dims) {

@@ -157,3 +157,21 @@ torch.tpu.set_rng_state(state)
 print(torch.equal(torch.tpu.get_rng_state(), state))
 """
     assert run(code).stdout == "True\n"
+
+
+@pytest.mark.parametrize("size", [24, 25])
+def test_the_shape_does_not_change_the_numbers(size: int) -> None:
+    """Programs draw in shapes that suit a TPU's tiles; which number comes where is a matter of the flat order alone."""
+    shapes = {
+        24: [(24,), (4, 6), (3, 8), (1, 2, 12), (24, 1), (1, 1, 3, 8), (2, 2, 2, 3)],
+        25: [(25,), (5, 5), (1, 25)],
+    }
+
+    def draw(shape: tuple[int, ...]) -> torch.Tensor:
+        torch.manual_seed(3)
+        return torch.rand(shape, device="tpu").cpu().flatten()
+
+    first = draw((size,))
+    assert first.unique().numel() == size
+    for shape in shapes[size]:
+        assert torch.equal(draw(shape), first), shape

@@ -452,3 +452,20 @@ def test_compile_fills_the_folder(command: Run, tmp_path: Path) -> None:
         )
         assert "\ndevices: TPU v6 lite\n" in program.client
     assert any('"stablehlo.dot_general"' in program.module for program in kept)
+
+
+@needs_libtpu
+def test_drawing_takes_little_more_memory_than_it_gives(command: Run, tmp_path: Path) -> None:
+    """Pairs of words in a last dimension of 2 would take 64 times their bytes in a TPU's tiles."""
+    out = tmp_path / "plan.json"
+    code = """
+        import torch
+        torch.rand(2048, 2048, device="tpu")
+        torch.rand(2**22, device="tpu")
+    """
+    finished = command(code, "--target", "v6e", "--json", str(out), TORCH_PJRT_EAGER_MODE="strict")
+    assert finished.returncode == 0, finished.stderr
+    programs = json.loads(out.read_text())["programs"]
+    assert len(programs) == 2
+    for program in programs:
+        assert program["output_bytes"] == 2**24 and program["temp_bytes"] <= 3 * 2**24, program["signature"]
