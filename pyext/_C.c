@@ -14,6 +14,8 @@
 #include "exec/pool.h"
 #include "glue/api.h"
 #include "tpj/graph.h"
+#include "tpj/lower.h"
+#include "tpj/package.h"
 #include "tpj/pjrt.h"
 
 /* ---- errors ---- */
@@ -352,6 +354,77 @@ static PyObject *cache_prune(PyObject *self, PyObject *args) {
     return left;
 }
 
+/* ---- export ---- */
+/* The inputs that the module's parameters are. */
+static PyObject *parameters_of(const tpj_lowered *lowered) {
+    PyObject *list = PyList_New(0);
+    for (int i = 0; i < lowered->n_parameters && list != NULL; i++) {
+        if (lowered->parameters[i].kind != TPJ_INPUT_BUFFER) {
+            PyErr_SetString(PyExc_NotImplementedError, "the graph takes numbers or random state at each run");
+            Py_CLEAR(list);
+            break;
+        }
+        PyObject *number = PyLong_FromLong(lowered->parameters[i].input);
+        if (number == NULL || PyList_Append(list, number) != 0) Py_CLEAR(list);
+        Py_XDECREF(number);
+    }
+    return list;
+}
+
+static PyObject *checks_of(const tpj_lowered *lowered) {
+    PyObject *list = PyList_New(0);
+    for (int i = 0; i < lowered->n_checks && list != NULL; i++) {
+        const tpj_index_check *check = &lowered->checks[i];
+        PyObject *entry =
+            Py_BuildValue("(sLLis)", check->op != NULL ? check->op : "", (long long)check->low, (long long)check->size,
+                          (int)check->code, check->message != NULL ? check->message : "");
+        if (entry == NULL || PyList_Append(list, entry) != 0) Py_CLEAR(list);
+        Py_XDECREF(entry);
+    }
+    return list;
+}
+
+static PyObject *lower_text(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *text, *precision;
+    Py_ssize_t length;
+    tpj_graph *graph = NULL;
+    tpj_lowered *lowered = NULL;
+    if (!PyArg_ParseTuple(args, "s#z", &text, &length, &precision)) return NULL;
+    tpj_lower_options options = {.check_index = TPJ_CHECK_RESULT, .precision = precision};
+    tpj_status *status = tpj_graph_parse(text, (size_t)length, &graph);
+    if (status == NULL) status = tpj_lower_graph(graph, &options, &lowered);
+    tpj_graph_destroy(graph);
+    if (status != NULL) return raise_status(status);
+    PyObject *parameters = parameters_of(lowered), *checks = parameters != NULL ? checks_of(lowered) : NULL;
+    PyObject *result = checks == NULL ? NULL
+                                      : Py_BuildValue("(s#OO)", lowered->module, (Py_ssize_t)lowered->module_length,
+                                                      parameters, checks);
+    Py_XDECREF(parameters);
+    Py_XDECREF(checks);
+    tpj_lowered_destroy(lowered);
+    return result;
+}
+
+static PyObject *compile_module(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *module;
+    Py_ssize_t length;
+    void *data = NULL;
+    size_t n = 0;
+    char *identity = NULL;
+    if (!PyArg_ParseTuple(args, "s#", &module, &length)) return NULL;
+    tpj_client *client = client_or_raise();
+    if (client == NULL) return NULL;
+    tpj_status *status;
+    Py_BEGIN_ALLOW_THREADS status = tpj_package_compile(client, module, (size_t)length, &data, &n, &identity);
+    Py_END_ALLOW_THREADS if (status != NULL) return raise_status(status);
+    PyObject *result = Py_BuildValue("(sy#)", identity, (const char *)data, (Py_ssize_t)n);
+    free(data);
+    free(identity);
+    return result;
+}
+
 /* ---- settings ---- */
 static PyObject *load_settings(PyObject *self, PyObject *args) {
     (void)self, (void)args;
@@ -434,6 +507,10 @@ static PyMethodDef methods[] = {
     {"graph_destroy", graph_destroy, METH_VARARGS, "graph_destroy(graph)"},
     {"register_kernel", register_kernel, METH_VARARGS,
      "register_kernel(name, overload): torch_pjrt.kernels writes the StableHLO of the op"},
+    {"lower_text", lower_text, METH_VARARGS,
+     "lower_text(graph, precision): the StableHLO module, the inputs that its parameters are, and its index checks as "
+     "(op, low, size, code, message), which are one more result"},
+    {"compile_module", compile_module, METH_VARARGS, "compile_module(module): what may load it, and the program"},
     {"load_settings", load_settings, METH_NOARGS, "Read the settings from the environment, once."},
     {"get_setting", get_setting, METH_VARARGS, "get_setting(name)"},
     {"set_setting", set_setting, METH_VARARGS, "set_setting(name, text)"},

@@ -4,10 +4,11 @@
 to be imported. What users call is `torch.tpu`, and `torch_pjrt.compile_step` for a training step as one program.
 """
 
+import importlib
 import importlib.metadata
 from typing import Any
 
-__all__ = ["__version__", "compile_step", "explain"]
+__all__ = ["__version__", "compile_step", "explain", "export"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +22,8 @@ def __getattr__(name: str) -> Any:
         from torch_pjrt.compile._watch import explain
 
         return explain
+    if name == "export":
+        return importlib.import_module("torch_pjrt.export")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
