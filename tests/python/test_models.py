@@ -56,7 +56,8 @@ def test_sentence_encoder(examples: None, device_map: bool) -> None:
     torch.testing.assert_close(got.cpu(), want, rtol=0, atol=1e-5)
 
 
-def test_language_model_generates_the_tokens_of_the_cpu() -> None:
+def language_model() -> tuple[Any, Any, Any]:
+    """SmolLM2-135M, its tokenizer and a question."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     pytest.importorskip("gguf")
@@ -65,7 +66,11 @@ def test_language_model_generates_the_tokens_of_the_cpu() -> None:
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32).eval()
     question = [{"role": "user", "content": "What is the capital of France?"}]
     prompt = tokenizer.apply_chat_template(question, add_generation_prompt=True, tokenize=False)
-    inputs = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
+    return tokenizer, model, tokenizer(prompt, add_special_tokens=False, return_tensors="pt")
+
+
+def test_language_model_generates_the_tokens_of_the_cpu() -> None:
+    tokenizer, model, inputs = language_model()
 
     def generate(device: str) -> list[int]:
         model.to(device)
@@ -78,6 +83,36 @@ def test_language_model_generates_the_tokens_of_the_cpu() -> None:
     assert generate("tpu") == want
     assert (model.get_input_embeddings().weight is model.get_output_embeddings().weight) == tied
     assert next(model.parameters()).device.type == "tpu"
+
+
+@torch.no_grad()
+def test_language_model_compiled_with_a_static_cache() -> None:
+    """The CPU's tokens, from two captures: the prompt and one token."""
+    from torch._dynamo.utils import counters
+    from transformers import StaticCache
+
+    tokenizer, model, inputs = language_model()
+
+    def generate(device: str, call: Any) -> list[int]:
+        cache = StaticCache(config=model.config, max_cache_len=64)
+        token = inputs["input_ids"].to(device)
+        position = torch.arange(token.shape[1], device=device)
+        tokens = []
+        for _ in range(8):
+            logits = call(input_ids=token, position_ids=position[None], past_key_values=cache, use_cache=True).logits
+            token = logits[:, -1:].argmax(-1)
+            position = position[-1:] + 1
+            tokens.append(token)
+        return torch.cat(tokens, 1)[0].tolist()
+
+    want = generate("cpu", model)
+    assert "Paris" in tokenizer.decode(want)
+    model.to("tpu")
+    counters.clear()
+    torch._dynamo.reset()
+    assert generate("tpu", torch.compile(model, backend="tpu", dynamic=False)) == want
+    assert counters["stats"]["unique_graphs"] == 2
+    assert not counters["graph_break"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the demo's device is there on Linux")
