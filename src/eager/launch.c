@@ -80,7 +80,8 @@ static tpj_status *remember(const uint64_t *key, int n_words, tpj_program *progr
 
 static tpj_check_mode check_mode(void) {
     if (!tpj_config_check_index()) return TPJ_CHECK_NONE;
-    return tpj_client_has_reports(tpj_runtime_client()) ? TPJ_CHECK_REPORT : TPJ_CHECK_RESULT;
+    const tpj_client *client = tpj_runtime_client();
+    return tpj_client_has_reports(client) && tpj_program_is_for_cpu(client) ? TPJ_CHECK_REPORT : TPJ_CHECK_RESULT;
 }
 
 tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, tpj_graph *graph,

@@ -207,6 +207,10 @@ tpj_status *tpj_program_prepare(tpj_client *client, tpj_graph *graph, const tpj_
     return status;
 }
 
+bool tpj_program_is_for_cpu(const tpj_client *client) {
+    return tpj_client_is_cpu(client) && strcmp(tpj_config_lower_for(), "tpu") != 0;
+}
+
 tpj_status *tpj_program_create_window(tpj_client *client, const tpj_window_call *calls, int n_calls,
                                       const tpj_window_slot *slots, int n_slots, int n_random,
                                       tpj_program **out_program, int *out_failed) {
@@ -215,7 +219,7 @@ tpj_status *tpj_program_create_window(tpj_client *client, const tpj_window_call 
     tpj_program *program = new_program(client);
     if (program == NULL) return out_of_memory();
     program->op = "window";
-    TPJ_TRY_GOTO(tpj_lower_window(calls, n_calls, slots, n_slots, n_random, tpj_client_is_cpu(client),
+    TPJ_TRY_GOTO(tpj_lower_window(calls, n_calls, slots, n_slots, n_random, tpj_program_is_for_cpu(client),
                                   &program->lowered, out_failed));
     measure(program);
     TPJ_TRY_GOTO(tpj_program_load(program));

@@ -51,6 +51,9 @@ static inline tpj_program_state tpj_program_state_of(const tpj_program *program)
 tpj_status *tpj_program_await(const tpj_program *program) TPJ_MUST_USE;
 /* What its new results take. */
 int64_t tpj_program_result_bytes(const tpj_program *program);
+/* Whether programs get the form of CPU plugins: on such a client, unless the settings ask for a TPU's. */
+bool tpj_program_is_for_cpu(const tpj_client *client);
+
 /* Lowers and compiles a window; *out_failed as in tpj_lower_window. */
 tpj_status *tpj_program_create_window(tpj_client *client, const tpj_window_call *calls, int n_calls,
                                       const tpj_window_slot *slots, int n_slots, int n_random,

@@ -53,13 +53,22 @@ static tpj_status *read_version(tpj_topology *topology) {
     return copy_text(args.platform_version, args.platform_version_size, &topology->version);
 }
 
+/* Programs see a v4 chip as one device, and libtpu describes one as two unless it is asked for this. */
+static const pjrt_named_value one_device_a_chip = {.struct_size = sizeof(pjrt_named_value),
+                                                   .name = "chip_config_name",
+                                                   .name_size = 16,
+                                                   .type = PJRT_NAMED_VALUE_STRING,
+                                                   .string_value = "megacore",
+                                                   .value_size = 8};
+
 tpj_status *tpj_topology_create(tpj_plugin *plugin, const char *name, tpj_topology **out_topology) {
     tpj_status *status = NULL;
     tpj_topology *topology = calloc(1, sizeof *topology);
     if (topology == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
     topology->api = plugin->api;
     topology->memory_bytes = -1;
-    PJRT_ARGS(pjrt_topology_description_create_args, args, .topology_name = name, .topology_name_size = strlen(name));
+    PJRT_ARGS(pjrt_topology_description_create_args, args, .topology_name = name, .topology_name_size = strlen(name),
+              .create_options = &one_device_a_chip, .num_options = strncmp(name, "v4:", 3) == 0);
     TPJ_TRY_GOTO(tpj_pjrt_check_fork());
     TPJ_TRY_GOTO(PJRT_CALL(plugin->api, topology_description_create, &args));
     topology->handle = args.topology;

@@ -24,6 +24,7 @@ TEST(topologies_have_their_devices) {
         int64_t least_memory;
     } cases[] = {{"v5e:1x1", 1, "TPU v5 lite", 15LL << 30},
                  {"v6e:2x4", 8, "TPU v6 lite", 31LL << 30},
+                 {"v4:2x2x1", 4, "TPU v4", 30LL << 30},
                  {"v5p:2x2x1", 4, "TPU v5", 95LL << 30},
                  {"tpu7x:2x2x1", 8, "TPU7x", 94LL << 30}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -56,7 +56,7 @@ def child_of(compiler):
         ("v6e", "v6e:1x1", 1, 1),
         ("V5E:16x16", "v5e:16x16", 256, 256),
         ("v5p:2x2", "v5p:2x2x1", 4, 4),
-        ("v4:2x2x1", "v4:2x2x1", 4, 8),
+        ("v4:2x2x1", "v4:2x2x1", 4, 4),
         ("ironwood:2x2x1", "tpu7x:2x2x1", 4, 8),
         ("v6e:2x4x1", "v6e:2x4", 8, 8),
     ],
@@ -283,7 +283,7 @@ def test_libtpu_compiles_for(target):
     assert len(compiler.device_ids) == compiler.target.n_devices
     assert compiler.device_kind == chip.kind
     share = chip.memory_bytes / chip.devices_per_chip
-    assert target.startswith("v4") or 0.93 * share < compiler.memory_bytes <= 1.01 * share
+    assert 0.93 * share < compiler.memory_bytes <= 1.01 * share
     compiled = compiler.compile(PRODUCT.format(n=256, type="bf16"), serialized=True)
     assert compiled.memory.argument_bytes == compiled.memory.output_bytes == 256 * 256 * 2
     assert 2 * 256**3 <= compiled.cost.flops < 2.2 * 256**3
@@ -300,3 +300,41 @@ def test_libtpu_says_what_does_not_fit():
 def test_libtpu_knows_which_grids_there_are():
     with pytest.raises(ValueError, match=r"libtpu has no TPU v5e:3x5"):
         aot.Compiler("v5e:3x5", store=None)
+
+
+# ---- optimized programs ---------------------------------------------------------------------------------------------
+
+DONATED = """module { func.func @main(%a: tensor<8x256xf32> {tf.aliasing_output = 0 : i32}, %w: tensor<256x256xf32>)
+    -> (tensor<8x256xf32>, tensor<256xf32>) {
+%z = stablehlo.constant dense<0.0> : tensor<f32>
+%b = stablehlo.dot %a, %w : (tensor<8x256xf32>, tensor<256x256xf32>) -> tensor<8x256xf32>
+%s = stablehlo.reduce(%w init: %z) applies stablehlo.add across dimensions = [0] : (tensor<256x256xf32>, tensor<f32>)
+    -> tensor<256xf32>
+return %b, %s : tensor<8x256xf32>, tensor<256xf32> } }"""
+
+
+@needs_libtpu
+def test_optimized_programs_are_read():
+    compiled = aot.Compiler("v6e", store=None).compile(DONATED, optimized=True)
+    program = compiled.program()
+    parameters = sorted((i for i in program.entry.instructions if i.opcode == "parameter"), key=lambda i: i.parameter)
+    assert [(p.shape.dtype, p.shape.sizes) for p in parameters] == [("f32", (8, 256)), ("f32", (256, 256))]
+    root = program.entry.root
+    assert root.shape.dtype == "tuple" and [part.sizes for part in root.shape.parts] == [(8, 256), (256,)]
+    assert root.shape.n_bytes == (8 * 256 + 256) * 4
+    assert [(alias.output, alias.parameter) for alias in program.aliases] == [((0,), 0)]
+    assert compiled.memory.alias_bytes == 8 * 256 * 4
+    opcodes = {i.opcode for i in program.instructions}
+    assert {"convolution", "reduce", "parameter"} <= opcodes
+    for computation in program.computations:
+        for instruction in computation.instructions:
+            assert len(computation.operands(instruction)) == len(instruction.operand_ids)
+            assert len(program.called(instruction)) == len(instruction.called_ids)
+    text = str(program)
+    assert text.startswith("HloModule main\n") and "ENTRY %" in text and "ROOT %" in text
+
+
+def test_damaged_programs_are_errors():
+    for data in (b"", b"\x0a\x05ab", b"\xff" * 20, bytes(range(256))):
+        with pytest.raises(ValueError, match="not an HLO module"):
+            aot.hlo.Module.parse(data)

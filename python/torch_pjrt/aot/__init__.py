@@ -7,6 +7,7 @@
 libtpu runs in a process of its own, which this package starts and restarts. Nothing here needs torch.
 """
 
+from torch_pjrt.aot import hlo
 from torch_pjrt.aot.chips import CHIPS, Chip
 from torch_pjrt.aot.compiler import Compiled, Compiler, Cost, Memory, Options, find_libtpu
 from torch_pjrt.aot.errors import CompileError, CompilerCrash, CompilerTimeout, DoesNotFit, Unavailable
@@ -27,4 +28,5 @@ __all__ = [
     "Target",
     "Unavailable",
     "find_libtpu",
+    "hlo",
 ]

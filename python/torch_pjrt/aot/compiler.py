@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch_pjrt.aot import hlo
 from torch_pjrt.aot._process import Answer, Service
 from torch_pjrt.aot._store import Store, default_path
 from torch_pjrt.aot.errors import CompileError, CompilerCrash, DoesNotFit, Unavailable
@@ -72,6 +73,12 @@ class Compiled:
     kept: bool  # it was compiled before, and taken from the store
     serialized: bytes | None = field(default=None, repr=False)  # to be loaded on such a TPU
     optimized: bytes | None = field(default=None, repr=False)  # XLA's HloModuleProtoWithConfig
+
+    def program(self) -> hlo.Module:
+        """The optimized program; `str` of it is text. ValueError where it was not asked for."""
+        if self.optimized is None:
+            raise ValueError("the program was compiled without optimized=True")
+        return hlo.Module.parse(self.optimized)
 
 
 def find_libtpu() -> Path:
