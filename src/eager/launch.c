@@ -221,6 +221,7 @@ tpj_status *tpj_compile_stats_get(tpj_compile_stats *out_stats) {
 }
 
 void tpj_compile_stats_reset(void) {
+    tpj_status_destroy(tpj_pool_drain()); /* programs that are being compiled belong to what came before */
     tpj_compile_counts_reset();
     atomic_store(&n_hits, 0);
     atomic_store(&n_launches, 0);

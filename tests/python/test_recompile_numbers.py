@@ -66,6 +66,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "avg_pool3d": {**POOL, "self": VOLUME},
     "avg_pool3d_backward": {**POOL, "self": VOLUME, "grad_output": VOLUME[:, :, :2, :2, :2].contiguous()},
     "norm.ScalarOpt_dim": {"dim": [1], "keepdim": False},
+    "fake_quantize_per_tensor_affine_cachemask": {"quant_min": -128, "quant_max": 127},
     "native_layer_norm": {"input": X, "normalized_shape": [4]},
     "_fused_rms_norm": {"input": X, "normalized_shape": [4]},
     "native_group_norm": {"input": IMAGE, "weight": VECTOR, "bias": None, "N": 2, "C": 4, "HxW": 16, "group": 2},
@@ -308,6 +309,8 @@ def test_numbers_that_are_part_of_a_program() -> None:
     resized = {(name, scale) for name, scale in baked if "upsample" in name and scale.startswith("scale")}
     assert baked - resized == {
         ("multi_margin_loss", "p"),  # 1 or 2
+        ("_fake_quantize_learnable_per_tensor_affine", "grad_factor"),  # of a layer, for good
+        ("_fake_quantize_learnable_per_channel_affine", "grad_factor"),
         ("histogram.bin_ct", "range"),
         ("_histogramdd_bin_edges", "range"),
         ("_histogramdd_from_bin_cts", "range"),
