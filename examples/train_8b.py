@@ -22,7 +22,7 @@ MODELS = {
         num_key_value_heads=8,
         max_position_embeddings=8192,
         rms_norm_eps=1e-5,
-        rope_theta=500000.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
     ),
     "qwen3-8b": lambda layers: Qwen3Config(
         vocab_size=151936,
@@ -34,7 +34,7 @@ MODELS = {
         head_dim=128,
         max_position_embeddings=40960,
         rms_norm_eps=1e-6,
-        rope_theta=1000000.0,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
         tie_word_embeddings=False,
     ),
 }
@@ -43,7 +43,8 @@ MODELS = {
 def flops_of_a_step(config: PretrainedConfig, model: nn.Module, tokens: int, sequence: int) -> float:
     """6 N D for the N parameters of matrix products and D tokens, and the products of attention: each token with each,
     forward once and backward twice (PaLM, arXiv:2204.02311, appendix B)."""
-    n = sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
+    embedding = model.get_input_embeddings()  # type: ignore[operator]
+    n = sum(p.numel() for p in model.parameters()) - embedding.weight.numel()
     heads = config.num_attention_heads * (getattr(config, "head_dim", None) or config.hidden_size // 32)
     return tokens * (6.0 * n + 12.0 * config.num_hidden_layers * heads * sequence)
 

@@ -6,7 +6,7 @@ In float32: outputs, gradients of inputs and parameters, the state after the cal
 import copy
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.testing._internal.common_modules import module_db
@@ -35,7 +35,8 @@ def check(info: Any, sample: Any, dtype: torch.dtype, training: bool) -> bool:
     ours = same_module_on_device(ours, info.is_lazy, device_case)
     ours.load_state_dict(state)
     torch._dynamo.reset()
-    got = Run(torch.compile(ours, backend=DEVICE, dynamic=False), device_case, differentiate)
+    compiled = cast(torch.nn.Module, torch.compile(ours, backend=DEVICE, dynamic=False))
+    got = Run(compiled, device_case, differentiate)
     values = not is_random(theirs)
     agree(want.output, got.output, values=values)
     if differentiate and values:
