@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-from torch_pjrt import _cache
+from torch_pjrt import _cache, doctor
 from torch_pjrt.plan import _commands
 
 
@@ -58,6 +58,7 @@ def main() -> int:
     commands.add_parser("info", help=info.__doc__).set_defaults(run=lambda _: info())
     _cache.add_command(commands)
     _commands.add_commands(commands)
+    doctor.add_command(commands)
     args = parser.parse_args()
     try:
         return args.run(args)
