@@ -182,16 +182,16 @@ def check_cache() -> Iterator[Finding]:
         yield Finding("cache", WARNING, text, "Unset TORCH_PJRT_CACHE_DIR and TORCH_PJRT_CACHE_BYTES, or set HOME.")
         return
     there = next(path for path in (folder, *folder.parents) if path.exists())
-    facts = {"folder": str(folder), "free_bytes": shutil.disk_usage(there).free}
+    free = shutil.disk_usage(there).free
+    facts: dict[str, object] = {"folder": str(folder), "free_bytes": free}
     if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
         advice = "Name a folder that this user may write to: TORCH_PJRT_CACHE_DIR=/path"
         yield Finding("cache", WARNING, f"{folder} cannot be written: nothing is kept", advice, facts)
         return
     sizes = [path.stat().st_size for path in _cache.files(folder)] if folder.is_dir() else []
-    free = _cache.shown_bytes(facts["free_bytes"])
-    text = f"{folder}: {len(sizes)} programs, {_cache.shown_bytes(sum(sizes))}; {free} free"
+    text = f"{folder}: {len(sizes)} programs, {_cache.shown_bytes(sum(sizes))}; {_cache.shown_bytes(free)} free"
     facts |= {"programs": len(sizes), "bytes": sum(sizes)}
-    if facts["free_bytes"] < GIB:
+    if free < GIB:
         yield Finding("cache", WARNING, text, "Make room, or name another folder: TORCH_PJRT_CACHE_DIR=/path", facts)
     else:
         yield Finding("cache", OK, text, facts=facts)
