@@ -148,8 +148,7 @@ tpj_status *tpj_buffer_is_ready(tpj_buffer *buffer, bool *out_ready) {
     TPJ_TRY(ready_event(buffer, &event));
     PJRT_ARGS(pjrt_event_is_ready_args, args, .event = event);
     tpj_status *status = PJRT_CALL(api, event_is_ready, &args);
-    PJRT_ARGS(pjrt_event_destroy_args, destroy, .event = event);
-    tpj_pjrt_ignore(PJRT_CALL(api, event_destroy, &destroy));
+    tpj_pjrt_event_destroy(api, event);
     if (status == NULL) *out_ready = args.is_ready;
     return status;
 }
@@ -169,8 +168,7 @@ static void call_done(pjrt_error *error, void *user_arg) {
         PJRT_ARGS(pjrt_error_destroy_args, args, .error = error);
         callback->api->error_destroy(&args);
     }
-    PJRT_ARGS(pjrt_event_destroy_args, destroy, .event = callback->event);
-    tpj_pjrt_ignore(PJRT_CALL(callback->api, event_destroy, &destroy));
+    tpj_pjrt_event_destroy(callback->api, callback->event);
     free(callback);
 }
 
@@ -185,8 +183,7 @@ tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, 
                   .user_arg = callback);
         status = PJRT_CALL(api, event_on_ready, &args);
         if (status == NULL) return NULL; /* the callback is the plugin's now, or is gone already */
-        PJRT_ARGS(pjrt_event_destroy_args, destroy, .event = callback->event);
-        tpj_pjrt_ignore(PJRT_CALL(api, event_destroy, &destroy));
+        tpj_pjrt_event_destroy(api, callback->event);
     }
     free(callback);
     return status;

@@ -30,15 +30,6 @@ static void tune_malloc(const tpj_plugin *plugin) {
 }
 
 /* ---- create ---- */
-static tpj_status *copy_string(const char *data, size_t n, char **out_string) {
-    char *copy = malloc(n + 1);
-    if (copy == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    if (n > 0) memcpy(copy, data, n);
-    copy[n] = '\0';
-    *out_string = copy;
-    return NULL;
-}
-
 static tpj_status *create_handle(tpj_client *client, int n_devices) {
     static const char option_name[] = "cpu_device_count";
     PJRT_ARGS(pjrt_named_value, option, .name = option_name, .name_size = sizeof option_name - 1,
@@ -53,10 +44,10 @@ static tpj_status *create_handle(tpj_client *client, int n_devices) {
 static tpj_status *read_platform(tpj_client *client) {
     PJRT_ARGS(pjrt_client_platform_name_args, name, .client = client->handle);
     TPJ_TRY(PJRT_CALL(client->api, client_platform_name, &name));
-    TPJ_TRY(copy_string(name.platform_name, name.platform_name_size, &client->platform));
+    TPJ_TRY(tpj_pjrt_copy_text(name.platform_name, name.platform_name_size, &client->platform));
     PJRT_ARGS(pjrt_client_platform_version_args, version, .client = client->handle);
     TPJ_TRY(PJRT_CALL(client->api, client_platform_version, &version));
-    TPJ_TRY(copy_string(version.platform_version, version.platform_version_size, &client->platform_version));
+    TPJ_TRY(tpj_pjrt_copy_text(version.platform_version, version.platform_version_size, &client->platform_version));
     client->is_cpu = strcmp(client->platform, "cpu") == 0;
     return NULL;
 }
@@ -104,7 +95,7 @@ static tpj_status *read_addressable_devices(tpj_client *client) {
         TPJ_TRY(describe_device(api, device->handle, &device->id, &description));
         PJRT_ARGS(pjrt_device_description_kind_args, kind, .device_description = description);
         TPJ_TRY(PJRT_CALL(api, device_description_kind, &kind));
-        TPJ_TRY(copy_string(kind.device_kind, kind.device_kind_size, &device->kind));
+        TPJ_TRY(tpj_pjrt_copy_text(kind.device_kind, kind.device_kind_size, &device->kind));
     }
     return NULL;
 }

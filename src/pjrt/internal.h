@@ -98,8 +98,12 @@ tpj_status *tpj_pjrt_cost_stats(const pjrt_api *api, pjrt_executable *handle, tp
 tpj_status *tpj_pjrt_serialize(const pjrt_api *api, const pjrt_executable *handle, void **out_data,
                                size_t *out_n_bytes) TPJ_MUST_USE;
 
+void tpj_pjrt_event_destroy(const pjrt_api *api, pjrt_event *event); /* NULL is allowed */
 /* Waits for an event and destroys it, whatever comes of it. NULL is allowed. */
 tpj_status *tpj_pjrt_await(const pjrt_api *api, pjrt_event *event) TPJ_MUST_USE;
+
+/* A text of the plugin's, which ends with no zero, as a string, malloc'ed. */
+tpj_status *tpj_pjrt_copy_text(const char *text, size_t n, char **out_string) TPJ_MUST_USE;
 
 /* Every function that reaches a device begins with this: after fork a plugin's threads are gone and its locks may be
  * held for ever, so a child gets an error instead of hanging. What such a child inherited is left alone. */

@@ -113,13 +113,27 @@ void tpj_pjrt_ignore(tpj_status *status) {
     tpj_status_destroy(status);
 }
 
+void tpj_pjrt_event_destroy(const pjrt_api *api, pjrt_event *event) {
+    if (event == NULL) return;
+    PJRT_ARGS(pjrt_event_destroy_args, args, .event = event);
+    tpj_pjrt_ignore(PJRT_CALL(api, event_destroy, &args));
+}
+
 tpj_status *tpj_pjrt_await(const pjrt_api *api, pjrt_event *event) {
     if (event == NULL) return NULL;
     PJRT_ARGS(pjrt_event_await_args, await, .event = event);
     tpj_status *status = PJRT_CALL(api, event_await, &await);
-    PJRT_ARGS(pjrt_event_destroy_args, destroy, .event = event);
-    tpj_pjrt_ignore(PJRT_CALL(api, event_destroy, &destroy));
+    tpj_pjrt_event_destroy(api, event);
     return status;
+}
+
+tpj_status *tpj_pjrt_copy_text(const char *text, size_t n, char **out_string) {
+    char *copy = malloc(n + 1);
+    if (copy == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
+    if (n > 0) memcpy(copy, text, n);
+    copy[n] = '\0';
+    *out_string = copy;
+    return NULL;
 }
 
 /* ---- loading ---- */

@@ -164,9 +164,7 @@ tpj_status *tpj_report_take(tpj_client *client, int device, int n_checks, tpj_re
 
 /* The event of a launch that nobody had to wait for. */
 static void drop_event(tpj_report *report) {
-    if (report->complete == NULL) return;
-    PJRT_ARGS(pjrt_event_destroy_args, args, .event = report->complete);
-    tpj_pjrt_ignore(PJRT_CALL(report->client->api, event_destroy, &args));
+    tpj_pjrt_event_destroy(report->client->api, report->complete);
     report->complete = NULL;
 }
 

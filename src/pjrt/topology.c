@@ -4,21 +4,12 @@
 
 #include "pjrt/internal.h"
 
-static tpj_status *copy_text(const char *text, size_t n, char **out_copy) {
-    char *copy = malloc(n + 1);
-    if (copy == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    if (n > 0) memcpy(copy, text, n);
-    copy[n] = '\0';
-    *out_copy = copy;
-    return NULL;
-}
-
 /* What all devices of a topology have in common. */
 static tpj_status *read_device(tpj_topology *topology, pjrt_device_description *description) {
     static const char limit[] = "device_memory_bytes_limit";
     PJRT_ARGS(pjrt_device_description_kind_args, kind, .device_description = description);
     TPJ_TRY(PJRT_CALL(topology->api, device_description_kind, &kind));
-    TPJ_TRY(copy_text(kind.device_kind, kind.device_kind_size, &topology->device_kind));
+    TPJ_TRY(tpj_pjrt_copy_text(kind.device_kind, kind.device_kind_size, &topology->device_kind));
     PJRT_ARGS(pjrt_device_description_attributes_args, args, .device_description = description);
     if (!PJRT_HAS(topology->api, device_description_attributes)) return NULL;
     TPJ_TRY(PJRT_CALL(topology->api, device_description_attributes, &args));
@@ -50,7 +41,7 @@ static tpj_status *read_version(tpj_topology *topology) {
     PJRT_ARGS(pjrt_topology_description_platform_version_args, args, .topology = topology->handle);
     if (PJRT_HAS(topology->api, topology_description_platform_version))
         TPJ_TRY(PJRT_CALL(topology->api, topology_description_platform_version, &args));
-    return copy_text(args.platform_version, args.platform_version_size, &topology->version);
+    return tpj_pjrt_copy_text(args.platform_version, args.platform_version_size, &topology->version);
 }
 
 /* Programs see a v4 chip as one device, and libtpu describes one as two unless it is asked for this. */

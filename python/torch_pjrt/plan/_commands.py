@@ -4,13 +4,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch_pjrt.aot import Compiled, Compiler, Target, Unavailable
 
-
-def _compiler(target: Target, timeout: float) -> Compiler:
-    return Compiler(target, timeout=timeout)
+if TYPE_CHECKING:
+    from torch_pjrt.plan._core import Core
+    from torch_pjrt.plan._script import Recording
 
 
 def _target(text: str) -> Target:
@@ -20,31 +20,36 @@ def _target(text: str) -> Target:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def plan(args: argparse.Namespace) -> int:
-    """Run a script on a TPU that is not there: what it compiles and launches, its memory, the best step time."""
+def _record(args: argparse.Namespace, version: str, memory_bytes: int) -> "tuple[Core, Recording]":
+    """Run the script on the planning device, which presents itself as the target."""
     from torch_pjrt.plan import _script
 
-    compiler = None
-    version, memory = "", args.target.chip.memory_bytes // args.target.chip.devices_per_chip
-    if not args.no_compile:
-        try:
-            compiler = _compiler(args.target, args.timeout)
-            version, memory = compiler.version, compiler.memory_bytes
-        except Unavailable as error:
-            print(f"torch_pjrt: programs are recorded and not compiled: {error}", file=sys.stderr)
     try:
-        core = _script.choose(args.target, execute=args.execute, version=version, memory_bytes=memory)
+        core = _script.choose(args.target, execute=args.execute, version=version, memory_bytes=memory_bytes)
     except RuntimeError as error:
         raise ValueError(str(error)) from None
-    recording = _script.run(
+    return core, _script.run(
         core,
         args.script,
         args.args,
         args.target,
         execute=args.execute,
-        memory_bytes=memory,
+        memory_bytes=memory_bytes,
         true_after=args.true_after,
     )
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Run a script on a TPU that is not there: what it compiles and launches, its memory, the best step time."""
+    compiler = None
+    version, memory = "", args.target.chip.memory_bytes // args.target.chip.devices_per_chip
+    if not args.no_compile:
+        try:
+            compiler = Compiler(args.target, timeout=args.timeout)
+            version, memory = compiler.version, compiler.memory_bytes
+        except Unavailable as error:
+            print(f"torch_pjrt: programs are recorded and not compiled: {error}", file=sys.stderr)
+    _, recording = _record(args, version, memory)
 
     from torch_pjrt.plan import _advice, _analysis, _html, _text
 
@@ -60,24 +65,9 @@ def plan(args: argparse.Namespace) -> int:
 
 def compile_(args: argparse.Namespace) -> int:
     """Compile what a script launches for a TPU, into the folder of programs: there, its first step compiles nothing."""
-    from torch_pjrt.plan import _script
+    compiler = Compiler(args.target, timeout=args.timeout)
+    core, recording = _record(args, compiler.version, compiler.memory_bytes)
 
-    compiler = _compiler(args.target, args.timeout)
-    try:
-        core = _script.choose(
-            args.target, execute=args.execute, version=compiler.version, memory_bytes=compiler.memory_bytes
-        )
-    except RuntimeError as error:
-        raise ValueError(str(error)) from None
-    recording = _script.run(
-        core,
-        args.script,
-        args.args,
-        args.target,
-        execute=args.execute,
-        memory_bytes=compiler.memory_bytes,
-        true_after=args.true_after,
-    )
     from torch_pjrt import _C
     from torch_pjrt.plan import _analysis
 
