@@ -46,6 +46,20 @@ void tpj_text_integers(tpj_text *text, const int64_t *values, size_t n) {
     for (size_t i = 0; i < n; i++) tpj_text_printf(text, i == 0 ? "%" PRId64 : ", %" PRId64, values[i]);
 }
 
+void tpj_text_json(tpj_text *text, const char *data, size_t n) {
+    tpj_text_add(text, "\"");
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)data[i];
+        if (c == '"' || c == '\\')
+            tpj_text_printf(text, "\\%c", c);
+        else if (c < ' ')
+            tpj_text_printf(text, "\\u%04x", c);
+        else
+            tpj_text_append(text, data + i, 1);
+    }
+    tpj_text_add(text, "\"");
+}
+
 const char *tpj_text_string(const tpj_text *text) { return text->data == NULL ? "" : text->data; }
 
 void tpj_text_clear(tpj_text *text) {

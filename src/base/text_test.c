@@ -32,3 +32,11 @@ TEST(text_appends_bytes_and_integers) {
     CHECK(fits);
     CHECK(cleared);
 }
+
+TEST(text_appends_json_strings) {
+    tpj_text text = {0};
+    tpj_text_json(&text, "a\"b\\\n\0\xc3\xa4", 8);
+    bool right = strcmp(tpj_text_string(&text), "\"a\\\"b\\\\\\u000a\\u0000\xc3\xa4\"") == 0;
+    tpj_text_destroy(&text);
+    CHECK(right);
+}

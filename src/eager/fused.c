@@ -100,23 +100,6 @@ void tpj_fused_program_drop(void *value) {
     free(made);
 }
 
-static void write_string(tpj_text *text, const char *string) {
-    if (string == NULL) {
-        tpj_text_add(text, "null");
-        return;
-    }
-    tpj_text_add(text, "\"");
-    for (const char *c = string; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
-            tpj_text_printf(text, "\\%c", *c);
-        else if ((unsigned char)*c < 0x20)
-            tpj_text_printf(text, "\\u%04x", (unsigned)*c);
-        else
-            tpj_text_append(text, c, 1);
-    }
-    tpj_text_add(text, "\"");
-}
-
 static void write_window(tpj_text *text, const tpj_fused_program *made) {
     static const char *const names[TPJ_N_CUTS] = {"read", "repeat", "ops", "bytes"};
     const tpj_lowered *lowered = made->program->lowered;
@@ -132,9 +115,12 @@ static void write_window(tpj_text *text, const tpj_fused_program *made) {
     tpj_text_add(text, "}, \"calls\": [");
     for (int i = 0; i < made->n_calls; i++) {
         tpj_text_add(text, i > 0 ? ", [" : "[");
-        write_string(text, made->calls[i].op);
+        tpj_text_json(text, made->calls[i].op, strlen(made->calls[i].op));
         tpj_text_add(text, ", ");
-        write_string(text, made->calls[i].file);
+        if (made->calls[i].file != NULL)
+            tpj_text_json(text, made->calls[i].file, strlen(made->calls[i].file));
+        else
+            tpj_text_add(text, "null");
         tpj_text_printf(text, ", %d]", made->calls[i].line);
     }
     tpj_text_add(text, "]}");

@@ -26,20 +26,6 @@ typedef struct request {
 
 /* ---- the arguments as JSON ---- */
 
-static void add_string(tpj_text *text, const char *string, size_t length) {
-    tpj_text_add(text, "\"");
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)string[i];
-        if (c == '"' || c == '\\')
-            tpj_text_printf(text, "\\%c", c);
-        else if (c < ' ')
-            tpj_text_printf(text, "\\u%04x", c);
-        else
-            tpj_text_append(text, string + i, 1);
-    }
-    tpj_text_add(text, "\"");
-}
-
 static void add_float(tpj_text *text, double value) {
     if (!isfinite(value)) {
         tpj_text_printf(text, "{\"float\": \"%s\"}", isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
@@ -104,7 +90,7 @@ static void add_argument(request *r, const tpj_param *param, const char *name) {
                 break;
             case TPJ_PARAM_STRING:
                 string = tpj_string(r->e, name, "");
-                add_string(&r->text, string, strlen(string));
+                tpj_text_json(&r->text, string, strlen(string));
                 break;
             default: add_float(&r->text, tpj_float(r->e, name, 0)); break;
         }
@@ -119,7 +105,7 @@ static void add_arguments(request *r, const char *params) {
         if (name == NULL) return;
         memcpy(name, param.name, param.name_length);
         if (!first) tpj_text_add(&r->text, ", ");
-        add_string(&r->text, name, param.name_length);
+        tpj_text_json(&r->text, name, param.name_length);
         tpj_text_add(&r->text, ": ");
         add_argument(r, &param, name);
     }
