@@ -104,8 +104,11 @@ static void parse_donations(const char *module, const char *end, tpj_plan_signat
         if (close == NULL || close > end) return;
         const char *alias = strstr(open, aliasing), *donor = strstr(open, "jax.buffer_donor");
         if (alias != NULL && alias < close) {
-            int output = atoi(alias + sizeof aliasing - 1);
-            s->donated[i] = output >= 0 && output < s->n_outputs ? output : TPJ_PLAN_ANY_OUTPUT;
+            const char *number = alias + sizeof aliasing - 1;
+            char *rest;
+            long output = strtol(number, &rest, 10);
+            bool is_output = rest != number && output >= 0 && output < s->n_outputs;
+            s->donated[i] = is_output ? (int)output : TPJ_PLAN_ANY_OUTPUT;
         } else if (donor != NULL && donor < close) {
             s->donated[i] = TPJ_PLAN_ANY_OUTPUT;
         }
