@@ -1,4 +1,5 @@
 /* Ops registered at run time. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "runner.h"
