@@ -266,18 +266,18 @@ static pjrt_error *client_compile(pjrt_client_compile_args *args) {
     return error != NULL ? error : load(args->client, p, &args->executable);
 }
 
-static bool mentions(const pjrt_program *program, const char *word) {
+static bool mentions(const pjrt_program *code, const char *word) {
     size_t n = strlen(word);
-    for (size_t i = 0; i + n <= program->code_size; i++)
-        if (memcmp(program->code + i, word, n) == 0) return true;
+    for (size_t i = 0; i + n <= code->code_size; i++)
+        if (memcmp(code->code + i, word, n) == 0) return true;
     return false;
 }
 
 /* What libtpu does with some programs, for those that mention it. */
-static void misbehave(const pjrt_program *program) {
+static void misbehave(const pjrt_program *code) {
     const struct timespec hour = {.tv_sec = 3600};
-    if (mentions(program, "fake.hang")) nanosleep(&hour, NULL);
-    if (!mentions(program, "fake.abort")) return;
+    if (mentions(code, "fake.hang")) nanosleep(&hour, NULL);
+    if (!mentions(code, "fake.abort")) return;
     fprintf(stderr,
             "all is well\nF1201 09:00:00.000000 1 fake.cc:1] Check failed: id < limit (7 vs. 4)\n    @ 0x1 main\n");
     abort();
