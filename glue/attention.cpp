@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/library.h>
 
 namespace {
@@ -46,10 +47,30 @@ int64_t fused_sdp_choice(const at::Tensor &query, const at::Tensor &key, const a
     return static_cast<int64_t>(fused ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
 
+/* Whether calls are recorded and not run: captured graphs ask the stub too. */
+bool is_recorded(const at::Tensor &query) {
+    constexpr c10::DispatchKeySet recording{c10::DispatchKey::Python, c10::DispatchKey::Functionalize};
+    return query.key_set().has_any(recording) || c10::impl::TorchDispatchModeTLS::any_modes_set();
+}
+
+/* The stub's answer: where nothing is to be differentiated, dropped or masked, eager mode runs PyTorch's name for attention
+ * that need not keep the logarithm of the softmax's denominator. In graphs that result is left out when it is unused. */
+int64_t eager_sdp_choice(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
+                         const std::optional<at::Tensor> &mask, double dropout, bool causal,
+                         std::optional<double> scale, bool enable_gqa) {
+    const int64_t choice = fused_sdp_choice(query, key, value, mask, dropout, causal, scale, enable_gqa);
+    const bool differentiated =
+        at::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
+    if (choice != static_cast<int64_t>(at::SDPBackend::overrideable) || differentiated || mask || dropout > 0 ||
+        is_recorded(query))
+        return choice;
+    return static_cast<int64_t>(at::SDPBackend::efficient_attention);
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) { library.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice)); }
 
 } // namespace
 
 namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &fused_sdp_choice)
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &eager_sdp_choice)
 }

@@ -1,7 +1,7 @@
 /* Scaled dot product attention, forward and backward.
  *
- * Written as dot, softmax, dot: compilers recognise the form and make it one kernel where they can. Scores and softmax are
- * F32 for halves. Only the logarithm of the softmax's denominator is kept for the backward pass, which computes the
+ * Written as dot, softmax, dot: TPU compilers recognise the form, where nothing is masked, and make it one kernel. Scores
+ * and softmax are F32 for halves. Only the logarithm of the softmax's denominator is kept for the backward pass, which computes the
  * probabilities again. Key and value may have fewer heads than the query: each serves a group of query heads, which is
  * laid along the query's length. */
 #include "ops/nn.h"
@@ -14,6 +14,7 @@ typedef struct attention {
     int64_t batch, heads, kv_heads, group, length, key_length, width, value_width;
     tpj_value *query, *key, *value; /* query: [batch, kv_heads, group * length, width], others with key_length */
     bool drops;
+    bool plain;                 /* nothing between the dots but a softmax: the query is scaled, and not the scores */
     tpj_value *scale, *dropout; /* in the compute dtype; in F64 */
 } attention;
 
@@ -25,6 +26,14 @@ static tpj_value *fold(const attention *a, tpj_value *x, int64_t n) {
 static tpj_value *unfold(const attention *a, tpj_value *x, int64_t n) {
     const int64_t dims[] = {a->batch, a->heads, a->length, n};
     return hlo_reshape(a->h, x, 4, dims);
+}
+
+/* Whether the forward pass has the form that TPU compilers make one kernel of, which keeps no scores in memory: dot,
+ * softmax, dot, each without a step in between. The scaled query is rounded to BF16 once, as the probabilities are; the
+ * backward pass does the same, so that its probabilities are those of the forward pass. */
+static bool is_plain(tpj_emit *e, const attention *a) {
+    return !a->drops && !tpj_has(e, "attn_bias") && !tpj_bool(e, "is_causal", false) &&
+           (a->dtype == TPJ_BF16 || a->dtype == TPJ_F32);
 }
 
 static bool begin(tpj_emit *e, attention *a) {
@@ -52,6 +61,7 @@ static bool begin(tpj_emit *e, attention *a) {
     tpj_require(e, "dropout_p", 0, 1, "dropout probability has to be between 0 and 1, but got ");
     a->drops = !tpj_is_constant(e, "dropout_p") || tpj_float(e, "dropout_p", 0) > 0;
     a->dropout = tpj_scalar_or(e, "dropout_p", TPJ_F64, 0);
+    a->plain = is_plain(e, a);
     a->scale = tpj_scalar_or(e, "scale", a->compute, 1 / sqrt((double)a->width));
     a->query = fold(a, tpj_in(e, "query"), a->width);
     a->key = tpj_in(e, "key");
@@ -80,6 +90,10 @@ static tpj_value *visible(tpj_emit *e, const attention *a) {
 /* The scores in [batch, kv_heads, group * length, key_length]: scale q k + bias, -inf where hidden. */
 static tpj_value *scores(tpj_emit *e, const attention *a) {
     tpj_hlo *h = a->h;
+    if (a->plain) {
+        tpj_value *query = hlo_mul(h, hlo_convert(h, a->query, a->compute), a->scale);
+        return dot(a, hlo_convert(h, query, a->dtype), a->key, 3, 3);
+    }
     tpj_value *x = hlo_mul(h, dot(a, a->query, a->key, 3, 3), a->scale);
     const int64_t dims[] = {a->batch, a->heads, a->length, a->key_length};
     if (tpj_has(e, "attn_bias") && tpj_in_type(e, "attn_bias").dtype != TPJ_BOOL) {
@@ -112,36 +126,67 @@ static tpj_value *dropout_factors(const attention *a, tpj_value *seed) {
 
 static const int64_t last[] = {3};
 
+/* The result in the compute dtype, [batch, kv_heads, group * length, value_width], and what the backward pass needs. */
+typedef struct attended {
+    tpj_value *output, *logsumexp; /* logsumexp: [batch, heads, length] */
+    tpj_value *seed;               /* of dropout; NULL without */
+} attended;
+
+static attended attend(tpj_emit *e, const attention *a) {
+    tpj_hlo *h = a->h;
+    attended result = {.seed = NULL};
+    tpj_value *x = scores(e, a), *zero = tpj_nn_number(h, x, 0);
+    tpj_value *shift = hlo_reduce(h, "maximum", x, NULL, last, 1);
+    /* A row that sees nothing gives zeros: its maximum of -inf is replaced, so that its powers are exp(-inf). */
+    if (!a->plain) shift = hlo_select(h, hlo_compare(h, "EQ", shift, tpj_nn_number(h, x, -INFINITY)), zero, shift);
+    tpj_value *powers = hlo_exp(h, hlo_sub(h, x, tpj_nn_spread(h, shift, x, last, 1)));
+    tpj_value *sum = hlo_reduce(h, "add", powers, NULL, last, 1), *divisor = sum;
+    if (!a->plain) divisor = hlo_select(h, hlo_compare(h, "EQ", sum, zero), tpj_nn_number(h, x, 1), sum);
+    tpj_value *probabilities = hlo_div(h, powers, tpj_nn_spread(h, divisor, x, last, 1));
+    if (a->drops) {
+        const int64_t two[] = {2};
+        result.seed = tpj_random_bits(e, TPJ_U64, 1, two);
+        probabilities = hlo_mul(h, probabilities, dropout_factors(a, result.seed));
+    }
+    const int64_t rows[] = {a->batch, a->heads, a->length};
+    result.output = dot(a, hlo_convert(h, probabilities, a->dtype), a->value, 3, 2);
+    result.logsumexp = hlo_reshape(h, hlo_add(h, shift, hlo_log(h, sum)), 3, rows);
+    return result;
+}
+
 /* Results are in the schema's order; the places of its integers and unused tensors are none. */
 static void emit_attention(tpj_emit *e) {
     attention a;
     if (!begin(e, &a)) return;
     tpj_hlo *h = a.h;
-    tpj_value *x = scores(e, &a), *zero = tpj_nn_number(h, x, 0);
-    /* A row that sees nothing gives zeros: its maximum of -inf is replaced, so that its powers are exp(-inf). */
-    tpj_value *maximum = hlo_reduce(h, "maximum", x, NULL, last, 1);
-    tpj_value *shift = hlo_select(h, hlo_compare(h, "EQ", maximum, tpj_nn_number(h, x, -INFINITY)), zero, maximum);
-    tpj_value *powers = hlo_exp(h, hlo_sub(h, x, tpj_nn_spread(h, shift, x, last, 1)));
-    tpj_value *sum = hlo_reduce(h, "add", powers, NULL, last, 1);
-    tpj_value *divisor = hlo_select(h, hlo_compare(h, "EQ", sum, zero), tpj_nn_number(h, x, 1), sum);
-    tpj_value *probabilities = hlo_div(h, powers, tpj_nn_spread(h, divisor, x, last, 1));
-    tpj_value *seed = NULL;
-    if (a.drops) {
-        const int64_t two[] = {2};
-        seed = tpj_random_bits(e, TPJ_U64, 1, two);
-        probabilities = hlo_mul(h, probabilities, dropout_factors(&a, seed));
-    }
-    tpj_value *output = dot(&a, hlo_convert(h, probabilities, a.dtype), a.value, 3, 2);
-    const int64_t rows[] = {a.batch, a.heads, a.length};
-    tpj_out_as(e, unfold(&a, output, a.value_width), a.dtype);
-    tpj_out(e, hlo_reshape(h, hlo_add(h, shift, hlo_log(h, sum)), 3, rows)); /* logsumexp */
-    for (int i = 0; i < 4; i++) tpj_out_none(e);                             /* cum_seq_q, cum_seq_k, max_q, max_k */
+    attended result = attend(e, &a);
+    tpj_value *seed = result.seed;
+    tpj_out_as(e, unfold(&a, result.output, a.value_width), a.dtype);
+    tpj_out(e, result.logsumexp);
+    for (int i = 0; i < 4; i++) tpj_out_none(e); /* cum_seq_q, cum_seq_k, max_q, max_k */
     if (seed == NULL)
         tpj_out_none(e);
     else
         tpj_out(e, hlo_bitcast(h, seed, TPJ_I64)); /* philox_seed */
     tpj_out_none(e);                               /* philox_offset */
     tpj_out_none(e);                               /* debug_attn_mask */
+}
+
+/* Eager mode without gradients: the logarithm of the denominator is left out, which would be computed apart. */
+static void emit_attention_alone(tpj_emit *e) {
+    attention a;
+    if (!begin(e, &a)) return;
+    if (a.drops) {
+        tpj_fail(e, TPJ_NOT_IMPLEMENTED, "with dropout, call torch.nn.functional.scaled_dot_product_attention");
+        return;
+    }
+    attended result = attend(e, &a);
+    const int64_t none[] = {a.batch, a.heads, 0};
+    tpj_out_as(e, unfold(&a, result.output, a.value_width), a.dtype);
+    bool wanted = tpj_bool(e, "compute_log_sumexp", false);
+    tpj_out(e, wanted ? result.logsumexp : hlo_zeros(a.h, a.compute, 3, none));
+    tpj_out_none(e); /* philox_seed, philox_offset */
+    tpj_out_none(e);
 }
 
 /* Sums what broadcasting repeated: x in [batch, heads, length, key_length] back to a type that expands to it. */
@@ -207,6 +252,10 @@ const tpj_op_def tpj_ops_attention[] = {
      .params = "T query, T key, T value, T? attn_bias, F~ dropout_p=0.0, B is_causal=false, F~? scale",
      .emit = emit_attention,
      .flags = TPJ_OP_RANDOM},
+    {.name = "_scaled_dot_product_efficient_attention",
+     .params = "T query, T key, T value, T? attn_bias, B compute_log_sumexp, F~ dropout_p=0.0, B is_causal=false, "
+               "F~? scale",
+     .emit = emit_attention_alone},
     {.name = "_scaled_dot_product_fused_attention_overrideable_backward",
      .params =
          "T grad_out, T query, T key, T value, T? attn_bias, B[] grad_input_mask, T out, T logsumexp, F~ dropout_p, "

@@ -215,9 +215,9 @@ static void emit_nll_loss(tpj_emit *e) {
     tpj_hlo *h = l.h;
     tpj_type type = tpj_in_type(e, "self");
     int64_t reduction = tpj_int(e, "reduction", TPJ_REDUCTION_MEAN);
-    tpj_value *x = tpj_in_as(e, "self", l.compute);
     tpj_value *index = hlo_unsqueeze(h, l.target, l.dim);
-    tpj_value *picked = hlo_squeeze(h, hlo_take_along(h, x, index, l.dim), l.dim);
+    tpj_value *picked = hlo_squeeze(h, hlo_take_along(h, tpj_in(e, "self"), index, l.dim), l.dim);
+    picked = hlo_convert(h, picked, l.compute);
     tpj_value *losses = tpj_nn_where(h, l.keep, hlo_neg(h, hlo_mul(h, picked, l.weights)));
     if (reduction == TPJ_REDUCTION_NONE && (type.rank > 1 || tpj_row(e)->variant == 2)) {
         tpj_out_as(e, losses, l.dtype);
