@@ -86,7 +86,7 @@ tpj_value *hlo_dot(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batc
     }
     dot_dimension_list(&h->scratch, "lhs_contracting_dimensions", x_contract, n_contract, ", ");
     dot_dimension_list(&h->scratch, "rhs_contracting_dimensions", y_contract, n_contract, ">");
-    hlo_attribute_precision(h, NULL);
+    hlo_attribute_precision(h, x->type.dtype);
     return hlo_op1(h, "dot_general", xs, 2, hlo_attributes(h), result, rank, dims);
 }
 
@@ -168,6 +168,6 @@ tpj_value *hlo_convolve(tpj_hlo *h, tpj_value *x, tpj_value *kernel, const hlo_c
         for (int i = 0; i < c->n_spatial; i++) tpj_text_add(text, i == 0 ? ": true" : ", true");
         tpj_text_add(text, ">");
     }
-    hlo_attribute_precision(h, NULL);
+    hlo_attribute_precision(h, x->type.dtype);
     return hlo_op1(h, "convolution", xs, 2, hlo_attributes(h), result, rank, dims);
 }

@@ -294,8 +294,9 @@ void hlo_attribute_padding(tpj_hlo *h, const int64_t *low, const int64_t *high, 
     tpj_text_printf(text, "]> : tensor<%dx2xi64>", n);
 }
 
-void hlo_attribute_precision(tpj_hlo *h, const char *precision) {
-    if (precision == NULL) precision = h->precision;
+/* Products of BF16 are exact in F32: more precision is no better there, and TPU compilers fail on it inside of kernels. */
+void hlo_attribute_precision(tpj_hlo *h, tpj_dtype operands) {
+    const char *precision = operands == TPJ_BF16 ? "DEFAULT" : h->precision;
     hlo_attribute_text(h, "precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]", precision,
                        precision);
 }

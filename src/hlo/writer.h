@@ -81,7 +81,8 @@ void hlo_attribute_array_or(tpj_hlo *h, const char *name, const int64_t *values,
 void hlo_attribute_text(tpj_hlo *h, const char *format, ...) TPJ_PRINTF(2, 3);
 /* `padding = dense<[[low, high], ..]> : tensor<nx2xi64>`. */
 void hlo_attribute_padding(tpj_hlo *h, const int64_t *low, const int64_t *high, int n);
-void hlo_attribute_precision(tpj_hlo *h, const char *precision);
+/* Of a contraction of such operands, as the lowering's options say. */
+void hlo_attribute_precision(tpj_hlo *h, tpj_dtype operands);
 
 /* The address where `key` keeps its pointer, NULL inside at first. NULL when memory is out. */
 void **hlo_intern(tpj_hlo *h, const char *key);

@@ -15,7 +15,7 @@
 %15 = "stablehlo.broadcast_in_dim"(%6) {broadcast_dimensions = array<i64>} : (tensor<f32>) -> tensor<4x5xf32> loc(#loc1)
 %16 = "stablehlo.multiply"(%3, %15) : (tensor<4x5xf32>, tensor<4x5xf32>) -> tensor<4x5xf32> loc(#loc1)
 %17 = "stablehlo.add"(%14, %16) : (tensor<4x5xf32>, tensor<4x5xf32>) -> tensor<4x5xf32> loc(#loc1)
-%20 = "stablehlo.dot_general"(%18, %19) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> tensor<2x3x5xf32> loc(#loc2)
+%20 = "stablehlo.dot_general"(%18, %19) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision DEFAULT>, #stablehlo<precision DEFAULT>]} : (tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> tensor<2x3x5xf32> loc(#loc2)
 %21 = "stablehlo.convert"(%20) : (tensor<2x3x5xf32>) -> tensor<2x3x5xbf16> loc(#loc2)
 "func.return"(%17, %21) : (tensor<4x5xf32>, tensor<2x3x5xbf16>) -> ()
 }) : () -> ()
