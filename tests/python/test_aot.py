@@ -138,8 +138,9 @@ def test_a_hang_ends_in_time(fake_libtpu):
     compiler._service.close()
 
 
-def test_a_process_that_was_killed_is_started_again(fake):
-    os.kill(child_of(fake), 9)
+@pytest.mark.parametrize("signal", [9, 15])
+def test_a_process_that_was_killed_is_started_again(fake, signal):
+    os.kill(child_of(fake), signal)
     assert fake.compile(FAKE).memory.temp_bytes == 2
 
 

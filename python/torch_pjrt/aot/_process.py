@@ -127,7 +127,7 @@ class Child:
 
     def was_killed(self) -> bool:
         """From outside: perhaps for want of memory, perhaps by somebody who had nothing against the program."""
-        return self.process.wait(timeout=30) == -signal.SIGKILL
+        return -self.process.wait(timeout=30) in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
     def exit_text(self) -> str:
         """How it ended, in words."""
