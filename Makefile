@@ -26,7 +26,7 @@ CORE_LIB := $(PACKAGE)/libtpj.so
 GLUE_LIB := $(PACKAGE)/libtpj_glue.so
 EXT_LIB  := $(PACKAGE)/_C.abi3.so
 
-.PHONY: all help native core examples docs glue pyext venv dev demo bench soak compare conformance test lint format clean distclean
+.PHONY: all help native core examples docs glue pyext venv dev demo bench soak compare conformance aot test lint format clean distclean
 all: native
 
 help:
@@ -43,6 +43,7 @@ help:
 	@echo "make lint       ruff, mypy, clang-format; also: tidy (clang-tidy), format (rewrites)"
 	@echo "make check-c    C tests under ASan and UBSan; also: check-tsan, check-fuzz, check-sources, check-python"
 	@echo "make conformance  PyTorch's databases of tests against the CPU (long); SECTIONS=errors,out picks"
+	@echo "make aot        compile the product's programs for v5e, v6e and tpu7x with libtpu (long)"
 	@echo "make clean      remove what was built; make distclean removes $(VENV) as well"
 	@echo "Variables: PYTHON, VENV, TORCH, TORCH_INDEX, CC, CXX, OPT, WERROR=-Werror, BUILD"
 
@@ -54,10 +55,11 @@ TORCH_STAMP := $(VENV)/.torch.stamp
 VENV_STAMP  := $(VENV)/.venv.stamp
 DEV_STAMP   := $(VENV)/.dev.stamp
 LINT_STAMP  := $(VENV)/.lint.stamp
+TPU_STAMP   := $(VENV)/.tpu.stamp
 REQUIREMENTS = $(VENV)/bin/python tools/requirements.py
 
 venv: $(VENV_STAMP)
-dev: $(DEV_STAMP) $(LINT_STAMP)
+dev: $(DEV_STAMP) $(LINT_STAMP) $(TPU_STAMP)
 
 $(TORCH_STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "torch_pjrt needs Python 3.11 or newer: set PYTHON=")'
@@ -86,6 +88,12 @@ $(DEV_STAMP): $(VENV_STAMP)
 $(LINT_STAMP): $(DEV_STAMP)
 	$(REQUIREMENTS) group:lint > $(VENV)/requirements-lint.txt
 	-while read -r tool; do $(PIP_INSTALL) "$$tool"; done < $(VENV)/requirements-lint.txt
+	@touch $@
+
+# libtpu compiles for TPUs that are not there. Where it cannot be had, what needs it is skipped.
+$(TPU_STAMP): $(DEV_STAMP)
+	$(REQUIREMENTS) tpu > $(VENV)/requirements-tpu.txt
+	-$(PIP_INSTALL) --requirement $(VENV)/requirements-tpu.txt
 	@touch $@
 
 # --- The C core: libc, libdl, libpthread. One command line does as well, see CONTRIBUTING.md -------------------------
@@ -221,6 +229,11 @@ compare: $(VENV_STAMP) native
 # PyTorch's databases of tests against the CPU: SECTIONS=errors,out CONFORMANCE_ARGS="--stride 20 -v" (tools/conformance).
 conformance: $(DEV_STAMP) native
 	$(VENV)/bin/python tools/conformance/run.py $(SECTIONS) $(CONFORMANCE_ARGS)
+
+# Whether the product's programs compile for TPUs that are not there (tools/aot): AOT_ARGS="--sources ops --ops 'linalg.*' -v".
+# Goes on where it was stopped; `make clean` forgets.
+aot: $(DEV_STAMP) $(TPU_STAMP) native
+	$(VENV)/bin/python tools/aot/run.py $(AOT_ARGS)
 
 include tools/checks.mk
 

@@ -3,7 +3,7 @@
 .PHONY: check-c check-sources check-python check-plugins tidy
 
 # Quick checks first. pytest closes, so that its summary is the last line.
-test: $(DEV_STAMP) $(LINT_STAMP) native examples
+test: $(DEV_STAMP) $(LINT_STAMP) $(TPU_STAMP) native examples
 	$(MAKE) --no-print-directory check-sources
 	$(MAKE) --no-print-directory lint
 	$(MAKE) --no-print-directory check-c

@@ -22,7 +22,7 @@ from conformance import harness  # noqa: E402
 from aot.modules import Modules  # noqa: E402
 
 SECTION = "aot"
-SAMPLES = 6  # of one operator and dtype, spread over all of them
+SAMPLES = 4  # of one operator and dtype, spread over all of them
 DTYPES = ("float32", "bfloat16", "int32")
 
 

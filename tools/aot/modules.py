@@ -1,12 +1,17 @@
 """A file of StableHLO modules, each once, and of the cases that made them."""
 
 import hashlib
+import math
+import re
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 LOCATIONS = "\n#loc"
+ATTRIBUTES = re.compile(r"arg_attrs = \[(.*?)\], function_type")
+TYPES = re.compile(r"function_type = \((.*?)\) -> ")
+TENSOR = re.compile(r"tensor<([^<>]*(?:<[^<>]*>)?)>")
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,25 @@ class Module:
     @property
     def source(self) -> str:
         return self.case.split(": ")[0]
+
+    @property
+    def donated_bytes(self) -> int:
+        """Of the arguments whose memory a result is to take, without the padding of tiles."""
+        attributes, types = ATTRIBUTES.search(self.code), TYPES.search(self.code)
+        if attributes is None or types is None:
+            return 0
+        donated = ["tf.aliasing_output" in part for part in re.findall(r"\{([^{}]*)\}", attributes[1])]
+        return sum(
+            n_bytes(type) for type, is_donated in zip(TENSOR.findall(types[1]), donated, strict=True) if is_donated
+        )
+
+
+def n_bytes(type: str) -> int:
+    """Of "4x8xf32"; a complex has two parts, and a bool a byte."""
+    *sizes, element = type.split("x")
+    number = re.search(r"\d+", element.removeprefix("complex<"))
+    bits = max(int(number[0]), 8) if number and element not in ("i1",) else 8
+    return math.prod(map(int, sizes)) * bits // 8 * (2 if element.startswith("complex") else 1)
 
 
 def without_locations(code: str) -> str:
