@@ -138,6 +138,12 @@ def test_a_hang_ends_in_time(fake_libtpu):
     compiler._service.close()
 
 
+def test_a_request_that_meets_a_process_about_to_end_is_served_by_another(fake):
+    for i in range(20):
+        fake._service._child.end()  # what close() does, without its wait
+        assert fake.compile(FAKE + f"// {i}").memory.temp_bytes == 2
+
+
 @pytest.mark.parametrize("signal", [9, 15])
 def test_a_process_that_was_killed_is_started_again(fake, signal):
     os.kill(child_of(fake), signal)

@@ -81,6 +81,7 @@ class Child:
         with contextlib.suppress(OSError, ValueError):
             resource.prlimit(self.process.pid, resource.RLIMIT_CORE, (0, 0))
         self.n_served = 0
+        self.is_asked_to_end = False
         self.ready: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._words = b""
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
@@ -119,6 +120,7 @@ class Child:
 
     def end(self, kill: bool = False) -> None:
         """Ask it to end, or end it."""
+        self.is_asked_to_end = True
         if kill:
             self.process.kill()
         with contextlib.suppress(OSError, ValueError):
@@ -145,7 +147,8 @@ class Service:
         self.libtpu = libtpu
         self.n_threads = n_threads
         self._reset()
-        atexit.register(self.close)
+        self._is_exiting = False
+        atexit.register(self._exit)
 
     def _reset(self) -> None:
         self._pid = os.getpid()
@@ -179,6 +182,10 @@ class Service:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.process.wait(timeout=2)
             child.end(kill=True)
+
+    def _exit(self) -> None:
+        self._is_exiting = True  # starts no child any more
+        self.close()
 
     # ---- below: the owning thread ----
 
@@ -267,8 +274,8 @@ class Service:
             request.future.set_exception(
                 CompilerTimeout(f"the compiler did not answer in {request.timeout:.0f} s and was ended")
             )
-        if overdue:
-            self._waiting.extendleft(reversed(others))
+        if overdue or (child.is_asked_to_end and not self._is_exiting):
+            self._waiting.extendleft(reversed(others))  # they did nothing: another child serves them
         elif len(others) == 1 and not (others[0].n_kills < 1 and child.was_killed()):
             text = f"the compiler's process {child.exit_text()}\n{child.last_words()}"
             others[0].future.set_exception(CompilerCrash(text.strip(), by_itself=not child.was_killed()))
