@@ -73,6 +73,17 @@ TPJ_API tpj_status *tpj_buffer_copy_to_device(tpj_buffer *buffer, int device, tp
  * `done` may only set atomics and push to queues. */
 TPJ_API tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, int64_t nanoseconds),
                                         void *context) TPJ_MUST_USE;
+/* What still computes a buffer, for whoever waits for it though the buffer is gone. NULL, too, when the buffer is ready.
+ * Counted; thread-safe. Holds none of the buffer's memory. */
+typedef struct tpj_completion tpj_completion;
+TPJ_API tpj_status *tpj_buffer_completion(tpj_buffer *buffer, tpj_completion **out_completion) TPJ_MUST_USE;
+TPJ_API void tpj_completion_retain(tpj_completion *completion);
+TPJ_API void tpj_completion_release(tpj_completion *completion); /* NULL is allowed */
+TPJ_API bool tpj_completion_is_ready(const tpj_completion *completion);
+TPJ_API tpj_status *tpj_completion_wait(tpj_completion *completion) TPJ_MUST_USE; /* as tpj_buffer_wait */
+TPJ_API tpj_status *tpj_completion_on_ready(tpj_completion *completion,
+                                            void (*done)(void *context, int64_t nanoseconds),
+                                            void *context) TPJ_MUST_USE; /* as tpj_buffer_on_ready */
 /* Element type and sizes; `dims` is borrowed from the buffer. TPJ_NOT_IMPLEMENTED for a type that is no tpj_dtype. */
 TPJ_API tpj_status *tpj_buffer_type(const tpj_buffer *buffer, tpj_dtype *out_dtype, int *out_rank,
                                     const int64_t **out_dims) TPJ_MUST_USE;

@@ -516,3 +516,38 @@ TEST(eager_events_cover_what_was_launched) {
     tpj_program_release(program);
     tpj_storage_destroy(x);
 }
+
+/* More than the list of such launches holds at first. */
+static void run_and_drop(tpj_program *program, tpj_storage *x, int n) {
+    tpj_operand operands[2] = {{.storage = x}, half()};
+    for (int i = 0; i < n; i++) {
+        tpj_storage *result;
+        CHECK_OK(tpj_eager_run(program, 0, operands, 2, NULL, &result));
+        tpj_storage_destroy(result);
+    }
+}
+
+TEST(eager_waits_for_launches_whose_results_are_gone) {
+    CHECK(start());
+    tpj_storage *x;
+    tpj_program *program;
+    tpj_event *end;
+    uint64_t key[2] = {6, 101};
+    CHECK_OK(make_filled(&x));
+    CHECK_OK(compile(key, 2, add_text, &program));
+    CHECK_OK(tpj_event_create(&end));
+    CHECK_OK(tpj_runtime_synchronize(0)); /* the program is compiled */
+    atomic_store(&controls->delay, 2000);
+    run_and_drop(program, x, 50);
+    CHECK(atomic_load(&controls->n_running) > 0);
+    CHECK_OK(tpj_runtime_synchronize(0));
+    CHECK_INT(atomic_load(&controls->n_running), 0);
+    run_and_drop(program, x, 50);
+    CHECK_OK(tpj_event_record(end, 0));
+    CHECK_OK(tpj_event_synchronize(end));
+    CHECK_INT(atomic_load(&controls->n_running), 0);
+    atomic_store(&controls->delay, 0);
+    tpj_event_destroy(end);
+    tpj_program_release(program);
+    tpj_storage_destroy(x);
+}

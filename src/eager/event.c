@@ -11,8 +11,8 @@ typedef struct mark {
     _Atomic int references;
     _Atomic int n_waiting;
     _Atomic int64_t finished; /* nanoseconds, monotonic: the latest so far */
-    int n_buffers;
-    tpj_buffer *buffers[];
+    int n_completions;
+    tpj_completion *completions[];
 } mark;
 
 struct tpj_event {
@@ -22,34 +22,27 @@ struct tpj_event {
 
 static void release_mark(mark *m) {
     if (m == NULL || atomic_fetch_sub(&m->references, 1) != 1) return;
-    for (int i = 0; i < m->n_buffers; i++) tpj_buffer_release(m->buffers[i]);
+    for (int i = 0; i < m->n_completions; i++) tpj_completion_release(m->completions[i]);
     free(m);
 }
 
-static void buffer_finished(void *context, int64_t nanoseconds) {
+static void launch_finished(void *context, int64_t nanoseconds) {
     mark *m = context;
     int64_t latest = atomic_load(&m->finished);
     while (latest < nanoseconds && !atomic_compare_exchange_weak(&m->finished, &latest, nanoseconds)) {}
     atomic_fetch_sub(&m->n_waiting, 1);
-    /* buffers must not be released on a plugin's thread from its own callback: the recording keeps a reference until it is
-     * replaced, so this one is never the last while the event lives */
     release_mark(m);
 }
 
-/* A buffer can be ready a moment before its callback runs: it is the callback that brings the time, so it is waited for. */
+/* A launch can be over a moment before its callback runs: it is the callback that brings the time, so it is waited for. */
 static void await_callbacks(const mark *m) {
     while (atomic_load(&m->n_waiting) > 0) sched_yield();
 }
 
 static bool is_complete(const mark *m) {
     if (atomic_load(&m->n_waiting) == 0) return true;
-    for (int i = 0; i < m->n_buffers; i++) {
-        bool ready = false;
-        tpj_status *failed = tpj_buffer_is_ready(m->buffers[i], &ready);
-        ready = ready || failed != NULL; /* a failed buffer is finished; its error belongs to its reader */
-        tpj_status_destroy(failed);
-        if (!ready) return false;
-    }
+    for (int i = 0; i < m->n_completions; i++)
+        if (!tpj_completion_is_ready(m->completions[i])) return false;
     await_callbacks(m);
     return true;
 }
@@ -76,36 +69,49 @@ static mark *take_mark(tpj_event *event) {
     return m;
 }
 
-tpj_status *tpj_event_record(tpj_event *event, int ordinal) {
-    tpj_device *device;
-    tpj_buffer **buffers;
-    int n, kept = 0;
-    TPJ_TRY(tpj_device_get(ordinal, &device));
-    TPJ_TRY(tpj_backlog_settle(device));
-    TPJ_TRY(tpj_device_live_buffers(device, &buffers, NULL, &n));
-    mark *m = malloc(sizeof *m + sizeof *m->buffers * (size_t)n);
-    tpj_status *status = m == NULL ? tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory") : NULL;
-    for (int i = 0; i < n; i++) {
-        bool ready = status != NULL;
-        if (!ready) {
-            tpj_status *asked = tpj_buffer_is_ready(buffers[i], &ready);
-            ready = ready || asked != NULL; /* a failed buffer is finished; its error belongs to its reader */
-            tpj_status_destroy(asked);
-        }
-        if (ready)
-            tpj_buffer_release(buffers[i]);
-        else
-            m->buffers[kept++] = buffers[i];
+/* The launches that run on a device: those whose results are held, and those whose results are gone. */
+static tpj_status *take_running(tpj_device *device, mark **out_mark) {
+    tpj_buffer **buffers = NULL;
+    tpj_unfinished_launch *launches = NULL;
+    int n_buffers = 0, n_launches = 0;
+    tpj_status *status = tpj_device_live_buffers(device, &buffers, NULL, &n_buffers);
+    if (status == NULL) status = tpj_unfinished_list(&device->unfinished, &launches, &n_launches);
+    mark *m = malloc(sizeof *m + sizeof *m->completions * (size_t)(n_buffers + n_launches));
+    if (m == NULL && status == NULL) status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+    if (m != NULL) *m = (mark){.references = 1};
+    for (int i = 0; i < n_launches && status == NULL; i++) {
+        tpj_completion_retain(launches[i].completion);
+        m->completions[m->n_completions++] = launches[i].completion;
+    }
+    for (int i = 0; i < n_buffers; i++) {
+        tpj_completion *completion = NULL;
+        tpj_status *failed = status == NULL ? tpj_buffer_completion(buffers[i], &completion) : NULL;
+        tpj_status_destroy(failed); /* a failed buffer is finished; its error belongs to its reader */
+        if (completion != NULL) m->completions[m->n_completions++] = completion;
+        tpj_buffer_release(buffers[i]);
     }
     free(buffers);
-    TPJ_TRY(status);
-    m->n_buffers = kept;
-    atomic_init(&m->references, 1 + kept);
-    atomic_init(&m->n_waiting, kept);
-    atomic_init(&m->finished, tpj_clock_now());
-    for (int i = 0; i < kept; i++) {
-        tpj_status *asked = tpj_buffer_on_ready(m->buffers[i], buffer_finished, m);
-        if (asked != NULL) buffer_finished(m, tpj_clock_now());
+    tpj_unfinished_list_destroy(launches, n_launches);
+    if (status != NULL) {
+        release_mark(m);
+        return status;
+    }
+    *out_mark = m;
+    return NULL;
+}
+
+tpj_status *tpj_event_record(tpj_event *event, int ordinal) {
+    tpj_device *device;
+    mark *m;
+    TPJ_TRY(tpj_device_get(ordinal, &device));
+    TPJ_TRY(tpj_backlog_settle(device));
+    TPJ_TRY(take_running(device, &m));
+    atomic_store(&m->references, 1 + m->n_completions);
+    atomic_store(&m->n_waiting, m->n_completions);
+    atomic_store(&m->finished, tpj_clock_now());
+    for (int i = 0; i < m->n_completions; i++) {
+        tpj_status *asked = tpj_completion_on_ready(m->completions[i], launch_finished, m);
+        if (asked != NULL) launch_finished(m, tpj_clock_now());
         tpj_status_destroy(asked);
     }
     tpj_lock_acquire(&event->lock);
@@ -120,8 +126,8 @@ tpj_status *tpj_event_synchronize(tpj_event *event) {
     mark *m = take_mark(event);
     if (m == NULL) return NULL; /* PyTorch: an event that was never recorded is complete */
     tpj_status *first = NULL;
-    for (int i = 0; i < m->n_buffers; i++) {
-        tpj_status *status = tpj_buffer_wait(m->buffers[i]);
+    for (int i = 0; i < m->n_completions; i++) {
+        tpj_status *status = tpj_completion_wait(m->completions[i]);
         if (first == NULL)
             first = status;
         else

@@ -60,6 +60,18 @@ typedef struct tpj_pending_check {
     int n_origins;
 } tpj_pending_check;
 
+/* A launch that runs though nobody holds its results (unfinished.c). */
+typedef struct tpj_unfinished_launch {
+    tpj_completion *completion;
+    tpj_program *program; /* retained, for its errors */
+} tpj_unfinished_launch;
+
+typedef struct tpj_unfinished {
+    tpj_lock lock;
+    tpj_unfinished_launch *launches;
+    int n, capacity;
+} tpj_unfinished;
+
 /* One device. Its lock is the order of launches: it is held across Execute, which the lock rule otherwise forbids, because
  * two launches that read and donate the same buffer must reach the plugin in the order in which they took it. */
 typedef struct tpj_device {
@@ -75,6 +87,7 @@ typedef struct tpj_device {
     tpj_window window;       /* fused mode */
     tpj_backlog backlog;
     tpj_status *failure; /* of the first call that waited and failed since the last synchronisation */
+    tpj_unfinished unfinished;
 } tpj_device;
 
 /* The device's state; an error when the runtime cannot start or the ordinal does not exist. */
@@ -172,6 +185,11 @@ tpj_status *tpj_device_reserve_check(tpj_device *device) TPJ_MUST_USE; /* room f
  * and found nothing. False: so they have. Lock held, room reserved. */
 void tpj_check_origins_release(const tpj_pending_check *pending);
 bool tpj_device_keep_checks(tpj_device *device, const tpj_pending_check *pending);
+/* A buffer that a launch of the program made is about to be released: from any thread, device locked or not. */
+void tpj_unfinished_add(tpj_unfinished *list, tpj_buffer *buffer, tpj_program *program);
+/* What runs now, malloc'ed and for tpj_unfinished_list_destroy. */
+tpj_status *tpj_unfinished_list(tpj_unfinished *list, tpj_unfinished_launch **out_launches, int *out_n) TPJ_MUST_USE;
+void tpj_unfinished_list_destroy(tpj_unfinished_launch *launches, int n);
 /* Retained buffers of all live storages, without those whose error has been reported, malloc'ed; `out_origins`, which may be
  * NULL: what made each, retained, or NULL. Lock not held. */
 tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, tpj_program ***out_origins,

@@ -52,6 +52,7 @@ static tpj_status *start_locked(void) {
         made_devices[i].ordinal = i;
         made_devices[i].window.id = 1; /* storages without a slot have 0 */
         tpj_lock_init(&made_devices[i].lock, TPJ_RANK_RECORDER, "device order");
+        tpj_lock_init(&made_devices[i].unfinished.lock, TPJ_RANK_STORAGE, "unfinished launches");
     }
     n_devices = n;
     devices = made_devices;
@@ -116,32 +117,52 @@ static tpj_status *take_failure(tpj_device *device) {
     return status;
 }
 
-static tpj_status *synchronize_device(tpj_device *device) {
+/* What a device's work came to: the first error, and only the interruption once there was one. Takes the status. */
+static void note_first(tpj_status **first, tpj_status *status) {
+    bool interrupted = tpj_status_code(status) == TPJ_INTERRUPTED;
+    if (*first == NULL || (interrupted && tpj_status_code(*first) != TPJ_INTERRUPTED)) {
+        tpj_status_destroy(*first);
+        *first = status;
+    } else {
+        tpj_status_destroy(status);
+    }
+}
+
+static bool is_interrupted(const tpj_status *status) { return tpj_status_code(status) == TPJ_INTERRUPTED; }
+
+static tpj_status *await_unfinished(tpj_device *device) {
+    tpj_unfinished_launch *launches;
+    int n;
+    tpj_status *first = NULL;
+    TPJ_TRY(tpj_unfinished_list(&device->unfinished, &launches, &n));
+    for (int i = 0; i < n && !is_interrupted(first); i++)
+        note_first(&first, tpj_program_annotate(tpj_completion_wait(launches[i].completion), launches[i].program));
+    tpj_unfinished_list_destroy(launches, n);
+    return first;
+}
+
+static tpj_status *await_live(tpj_device *device) {
     tpj_buffer **buffers;
     tpj_program **origins;
     int n;
     tpj_status *first = NULL;
-    TPJ_TRY(tpj_backlog_settle(device));
-    TPJ_TRY(take_failure(device));
     TPJ_TRY(tpj_device_live_buffers(device, &buffers, &origins, &n));
-    bool interrupted = false;
     for (int i = 0; i < n; i++) {
-        tpj_status *status = interrupted ? NULL : tpj_program_annotate(tpj_buffer_wait(buffers[i]), origins[i]);
-        interrupted = interrupted || tpj_status_code(status) == TPJ_INTERRUPTED;
-        if (interrupted && status != NULL) {
-            tpj_status_destroy(first);
-            first = NULL;
-        }
-        if (first == NULL)
-            first = status;
-        else
-            tpj_status_destroy(status);
+        if (!is_interrupted(first)) note_first(&first, tpj_program_annotate(tpj_buffer_wait(buffers[i]), origins[i]));
         tpj_buffer_release(buffers[i]);
         tpj_program_release(origins[i]);
     }
     free(buffers);
     free(origins);
-    if (first != NULL && !interrupted) {
+    return first;
+}
+
+static tpj_status *synchronize_device(tpj_device *device) {
+    TPJ_TRY(tpj_backlog_settle(device));
+    TPJ_TRY(take_failure(device));
+    tpj_status *first = await_live(device);
+    if (!is_interrupted(first)) note_first(&first, await_unfinished(device));
+    if (first != NULL && !is_interrupted(first)) {
         first = tpj_memory_explain(first, device->ordinal, -1);
         tpj_device_mark_reported(device);
     }

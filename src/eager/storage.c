@@ -102,6 +102,8 @@ tpj_status *tpj_storage_create(int ordinal, size_t n_bytes, tpj_storage **out_st
 }
 
 static void free_storage(tpj_storage *storage) {
+    if (storage->buffer != NULL && storage->origin != NULL)
+        tpj_unfinished_add(&tpj_device_peek(storage->device)->unfinished, storage->buffer, storage->origin);
     tpj_buffer_release(storage->buffer);
     tpj_program_release(storage->origin);
     if (storage->base_dims != storage->inline_dims) free(storage->base_dims);

@@ -1,11 +1,8 @@
-/* Buffers: host to device, device to host, waiting. */
+/* Buffers: host to device, device to host. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/interrupt.h"
-#include "base/lock.h"
 #include "pjrt/internal.h"
 
 /* ---- element types ---- */
@@ -131,117 +128,6 @@ size_t tpj_buffer_bytes(const tpj_buffer *buffer) {
     size_t n = 0;
     tpj_pjrt_ignore(read_bytes(buffer, &n));
     return n;
-}
-
-/* ---- waiting ---- */
-static tpj_status *ready_event(const tpj_buffer *buffer, pjrt_event **out_event) {
-    TPJ_TRY(tpj_pjrt_check_fork());
-    PJRT_ARGS(pjrt_buffer_ready_event_args, args, .buffer = buffer->handle);
-    TPJ_TRY(PJRT_CALL(buffer->client->api, buffer_ready_event, &args));
-    *out_event = args.event;
-    return NULL;
-}
-
-tpj_status *tpj_buffer_is_ready(tpj_buffer *buffer, bool *out_ready) {
-    const pjrt_api *api = buffer->client->api;
-    pjrt_event *event;
-    TPJ_TRY(ready_event(buffer, &event));
-    PJRT_ARGS(pjrt_event_is_ready_args, args, .event = event);
-    tpj_status *status = PJRT_CALL(api, event_is_ready, &args);
-    tpj_pjrt_event_destroy(api, event);
-    if (status == NULL) *out_ready = args.is_ready;
-    return status;
-}
-
-typedef struct ready_callback {
-    const pjrt_api *api;
-    pjrt_event *event;
-    void (*done)(void *context, int64_t nanoseconds);
-    void *context;
-} ready_callback;
-
-/* On a thread of the plugin, or on the caller's. A failed execution is ready too; whoever reads the buffer is told. */
-static void call_done(pjrt_error *error, void *user_arg) {
-    ready_callback *callback = user_arg;
-    callback->done(callback->context, tpj_clock_now());
-    if (error != NULL) {
-        PJRT_ARGS(pjrt_error_destroy_args, args, .error = error);
-        callback->api->error_destroy(&args);
-    }
-    tpj_pjrt_event_destroy(callback->api, callback->event);
-    free(callback);
-}
-
-tpj_status *tpj_buffer_on_ready(tpj_buffer *buffer, void (*done)(void *context, int64_t nanoseconds), void *context) {
-    const pjrt_api *api = buffer->client->api;
-    ready_callback *callback = malloc(sizeof *callback);
-    if (callback == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    *callback = (ready_callback){.api = api, .done = done, .context = context};
-    tpj_status *status = ready_event(buffer, &callback->event);
-    if (status == NULL) {
-        PJRT_ARGS(pjrt_event_on_ready_args, args, .event = callback->event, .callback = call_done,
-                  .user_arg = callback);
-        status = PJRT_CALL(api, event_on_ready, &args);
-        if (status == NULL) return NULL; /* the callback is the plugin's now, or is gone already */
-        tpj_pjrt_event_destroy(api, callback->event);
-    }
-    free(callback);
-    return status;
-}
-
-/* Where a wait is and how it ends: shared with the plugin's callback, which may come long after an interrupted wait. */
-typedef struct gate {
-    tpj_lock lock;
-    pthread_cond_t opened;
-    bool open;
-    int n_users;
-} gate;
-
-static void leave_gate(gate *g, bool open) {
-    tpj_lock_acquire(&g->lock);
-    g->open = g->open || open;
-    bool last = --g->n_users == 0;
-    pthread_cond_signal(&g->opened);
-    tpj_lock_release(&g->lock);
-    if (!last) return;
-    pthread_cond_destroy(&g->opened);
-    tpj_lock_destroy(&g->lock);
-    free(g);
-}
-
-static void open_gate(void *context, int64_t nanoseconds) {
-    (void)nanoseconds;
-    leave_gate(context, true);
-}
-
-/* PJRT's own wait cannot be left: where somebody may interrupt, it begins when it is known that it will end at once. */
-static tpj_status *wait_in_slices(tpj_buffer *buffer) {
-    bool ready;
-    tpj_status *status = tpj_buffer_is_ready(buffer, &ready);
-    if (status != NULL || ready) return status;
-    gate *g = malloc(sizeof *g);
-    if (g == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
-    *g = (gate){.opened = PTHREAD_COND_INITIALIZER, .n_users = 2};
-    tpj_lock_init(&g->lock, TPJ_RANK_CLIENT, "wait");
-    status = tpj_buffer_on_ready(buffer, open_gate, g);
-    if (status != NULL) leave_gate(g, true);
-    bool open = status != NULL;
-    while (!open && status == NULL) {
-        tpj_lock_acquire(&g->lock);
-        if (!g->open) tpj_lock_wait_for(&g->lock, &g->opened, TPJ_WAIT_SLICE);
-        open = g->open;
-        tpj_lock_release(&g->lock);
-        if (!open) status = tpj_interrupt_check();
-    }
-    leave_gate(g, false);
-    return status;
-}
-
-tpj_status *tpj_buffer_wait(tpj_buffer *buffer) {
-    pjrt_event *event;
-    if (tpj_interrupt_is_possible()) TPJ_TRY(wait_in_slices(buffer));
-    TPJ_TRY(ready_event(buffer, &event));
-    return tpj_pjrt_await(buffer->client->api, event);
 }
 
 /* ---- host to device ---- */

@@ -15,7 +15,8 @@ typedef struct fake_plugin_controls {
     atomic_bool fail_destroy;  /* destroying does its work and then reports a failure */
     atomic_int n_calls;        /* calls that fail_call counts */
     atomic_int n_live;         /* objects that the plugin owns for its caller */
-    atomic_int delay; /* microseconds, at most, that each launch takes, at random; 0: it ends before it returns */
+    atomic_int delay;     /* microseconds, at most, that each launch takes, at random; 0: it ends before it returns */
+    atomic_int n_running; /* launches whose results are not there yet */
     atomic_int compile_delay;  /* microseconds that each compilation takes; 0: none */
     atomic_llong memory_limit; /* bytes that buffers may hold together; 0: no limit */
     atomic_llong memory_held;

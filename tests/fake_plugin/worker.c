@@ -27,6 +27,7 @@ static void run(launch *l) {
         if (source != NULL) memcpy(l->outputs[i]->bytes, source->bytes, source->n_bytes);
     }
     for (int i = 0; i < p->n_inputs; i++) contents_release(l->inputs[i]);
+    atomic_fetch_sub(&controls.n_running, 1);
     for (int i = 0; i < p->n_outputs; i++) {
         contents_settle(l->outputs[i], ok);
         contents_release(l->outputs[i]);
@@ -55,6 +56,7 @@ static void *work(void *argument) {
 }
 
 void worker_run(worker *w, launch *l) {
+    atomic_fetch_add(&controls.n_running, 1);
     pthread_mutex_lock(&lock);
     bool at_once = !w->started && atomic_load(&controls.delay) == 0;
     if (!at_once) {
