@@ -50,10 +50,31 @@ static void dot_dimension_list(tpj_text *text, const char *name, const int64_t *
     tpj_text_printf(text, "]%s", end);
 }
 
+/* What `x` is a transpose of, with the dimensions that are named renamed to its own; `x` itself where it is none, or one that
+ * moves a free dimension behind another. */
+static tpj_value *read_through(tpj_hlo *h, tpj_value *x, const int64_t **batch, int n_batch, const int64_t **contract,
+                               int n_contract) {
+    if (x->of == NULL) return x;
+    int64_t last = -1, *to_batch = hlo_dims(h, n_batch), *to_contract = hlo_dims(h, n_contract);
+    for (int i = 0; i < x->type.rank && !h->failed; i++) {
+        if (in_list(*batch, n_batch, i) || in_list(*contract, n_contract, i)) continue;
+        if (x->order[i] < last) return x;
+        last = x->order[i];
+    }
+    if (h->failed) return x;
+    for (int i = 0; i < n_batch; i++) to_batch[i] = x->order[(*batch)[i]];
+    for (int i = 0; i < n_contract; i++) to_contract[i] = x->order[(*contract)[i]];
+    *batch = to_batch;
+    *contract = to_contract;
+    return read_through(h, x->of, batch, n_batch, contract, n_contract);
+}
+
 tpj_value *hlo_dot(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batch, const int64_t *y_batch, int n_batch,
                    const int64_t *x_contract, const int64_t *y_contract, int n_contract, tpj_dtype result) {
+    if (!hlo_ready(h, (tpj_value *[]){x, y}, 2)) return &h->poison;
+    x = read_through(h, x, &x_batch, n_batch, &x_contract, n_contract);
+    y = read_through(h, y, &y_batch, n_batch, &y_contract, n_contract);
     tpj_value *xs[] = {x, y};
-    if (!hlo_ready(h, xs, 2)) return &h->poison;
     int rank = x->type.rank + y->type.rank - n_batch - 2 * n_contract, n = 0;
     int64_t *dims = hlo_dims(h, rank);
     if (h->failed) return &h->poison;

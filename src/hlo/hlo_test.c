@@ -308,3 +308,49 @@ TEST(hlo_survives_running_out_of_memory) {
         CHECK(nth < 10000);
     }
 }
+
+/* The text of a dot of x f32[2, 3, 5] with y f32[dims] transposed by `order`, contracting x's last dimension with y's first of
+ * two, or of three with the batch. */
+static char *dot_of_transposed(int rank, const int64_t *dims, const int64_t *order) {
+    static const int64_t x_dims[] = {2, 3, 5};
+    tpj_hlo *h;
+    if (hlo_create(&h) != NULL) return NULL;
+    tpj_value *x = hlo_parameter(h, TPJ_F32, 3, x_dims);
+    tpj_value *y = hlo_transpose(h, hlo_parameter(h, TPJ_F32, rank, dims), order);
+    int64_t batch = 0, x_contract = 2, y_contract = 1;
+    return module_of(h, hlo_dot(h, x, y, &batch, &batch, 1, &x_contract, &y_contract, 1, TPJ_F32));
+}
+
+TEST(hlo_dot_reads_through_transposes) {
+    static const struct {
+        int64_t dims[4], order[4];
+        int rank;
+        const char *expected; /* of the dot's operands and dimensions */
+    } cases[] = {
+        {{2, 7, 5},
+         {0, 2, 1},
+         3,
+         "(%0, %1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], "
+         "rhs_batching_dimensions = [0], lhs_contracting_dimensions = [2], "
+         "rhs_contracting_dimensions = [2]>"},
+        {{7, 5, 2},
+         {2, 1, 0},
+         3,
+         "rhs_batching_dimensions = [2], lhs_contracting_dimensions = [2], "
+         "rhs_contracting_dimensions = [1]>"},
+        {{7, 2, 9, 5},
+         {1, 3, 0, 2},
+         4,
+         "(%0, %1) {dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0], "
+         "rhs_batching_dimensions = [1], lhs_contracting_dimensions = [2], "
+         "rhs_contracting_dimensions = [3]>"},
+        /* the result would have its free dimensions the other way */
+        {{7, 2, 9, 5}, {1, 3, 2, 0}, 4, "(%0, %2) {dot_dimension_numbers"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *module = dot_of_transposed(cases[i].rank, cases[i].dims, cases[i].order);
+        bool found = module != NULL && strstr(module, cases[i].expected) != NULL;
+        if (!found) test_fail(__FILE__, __LINE__, "no \"%s\" in\n%s", cases[i].expected, module ? module : "(error)");
+        free(module);
+    }
+}

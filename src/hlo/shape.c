@@ -132,9 +132,16 @@ tpj_value *hlo_transpose(tpj_hlo *h, tpj_value *x, const int64_t *permutation) {
         dims[i] = x->type.dims[permutation[i]];
     }
     if (h->failed || identity) return h->failed ? &h->poison : x;
+    int64_t *order = hlo_dims(h, rank);
+    if (h->failed) return &h->poison;
+    memcpy(order, permutation, sizeof *order * (size_t)rank);
     hlo_attributes_begin(h);
     hlo_attribute_array(h, "permutation", permutation, rank);
-    return hlo_op1(h, "transpose", &x, 1, hlo_attributes(h), x->type.dtype, rank, dims);
+    tpj_value *made = hlo_op1(h, "transpose", &x, 1, hlo_attributes(h), x->type.dtype, rank, dims);
+    if (h->failed) return &h->poison;
+    made->of = x;
+    made->order = order;
+    return made;
 }
 
 tpj_value *hlo_swap(tpj_hlo *h, tpj_value *x, int a, int b) {

@@ -536,3 +536,32 @@ def test_not_converging_is_a_linalg_error_at_the_read_too(operation):
     values = operation(HOPELESS["nan"].to("tpu"))
     with pytest.raises(torch.linalg.LinAlgError, match="non-finite"):
         values.cpu()
+
+
+PRODUCTS = {
+    "x @ w.t()": lambda x, w: x @ w.t(),
+    "x.t() @ w": lambda x, w: x.t() @ w[: x.shape[0]],
+    "both": lambda x, w: w.t() @ torch.cat([x, w])[:, :5].reshape(-1)[:35].view(5, 7).t(),
+    "mH": lambda x, w: x @ w.mH,
+    "vector": lambda x, w: x[0] @ w.t(),
+    "batches": lambda x, w: x.expand(2, *x.shape).contiguous() @ torch.stack([w, -w]).mT,
+    "heads": lambda x, w: x.view(x.shape[0], 2, -1).transpose(0, 1) @ w.view(w.shape[0], 2, -1).permute(1, 2, 0),
+    "four": lambda x, w: torch.einsum("abk,cdk->dcba", x.view(-1, 1, x.shape[1]), w.view(w.shape[0], 1, -1)),
+    "addmm": lambda x, w: torch.addmm(w[:, 0], x, w.t(), alpha=2),
+}
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_products_of_transposed_views(rows, dtype):
+    """Transposes become dimension numbers of the product, in one program with it or not."""
+    x, w = torch.randint(-4, 5, (rows, 6)).to(dtype), torch.randint(-4, 5, (7, 6)).to(dtype)
+    if dtype.is_complex:
+        x, w = x + 1j, w - 2j
+    there = on_tpu(x, w)
+    for name, product in PRODUCTS.items():
+        want = product(x, w)
+        assert torch.equal(product(*there).cpu(), want), name
+    compiled = torch.compile(lambda x, w: [product(x, w) for product in PRODUCTS.values()], backend="tpu")
+    for name, got in zip(PRODUCTS, compiled(*there), strict=True):
+        assert torch.equal(got.cpu(), PRODUCTS[name](x, w)), name
