@@ -190,6 +190,7 @@ void tpj_unfinished_add(tpj_unfinished *list, tpj_buffer *buffer, tpj_program *p
 /* What runs now, malloc'ed and for tpj_unfinished_list_destroy. */
 tpj_status *tpj_unfinished_list(tpj_unfinished *list, tpj_unfinished_launch **out_launches, int *out_n) TPJ_MUST_USE;
 void tpj_unfinished_list_destroy(tpj_unfinished_launch *launches, int n);
+void tpj_unfinished_forget(tpj_unfinished *list); /* those that are over */
 /* Retained buffers of all live storages, without those whose error has been reported, malloc'ed; `out_origins`, which may be
  * NULL: what made each, retained, or NULL. Lock not held. */
 tpj_status *tpj_device_live_buffers(tpj_device *device, tpj_buffer ***out_buffers, tpj_program ***out_origins,

@@ -138,6 +138,7 @@ static tpj_status *await_unfinished(tpj_device *device) {
     for (int i = 0; i < n && !is_interrupted(first); i++)
         note_first(&first, tpj_program_annotate(tpj_completion_wait(launches[i].completion), launches[i].program));
     tpj_unfinished_list_destroy(launches, n);
+    tpj_unfinished_forget(&device->unfinished);
     return first;
 }
 

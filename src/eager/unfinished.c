@@ -65,6 +65,12 @@ tpj_status *tpj_unfinished_list(tpj_unfinished *list, tpj_unfinished_launch **ou
     return NULL;
 }
 
+void tpj_unfinished_forget(tpj_unfinished *list) {
+    tpj_lock_acquire(&list->lock);
+    forget_ready_locked(list);
+    tpj_lock_release(&list->lock);
+}
+
 void tpj_unfinished_list_destroy(tpj_unfinished_launch *launches, int n) {
     for (int i = 0; i < n; i++) drop(&launches[i]);
     free(launches);

@@ -63,9 +63,11 @@ static tpj_status *read_stream(FILE *file, file_bytes *out) {
 static tpj_status *read_whole(const char *folder, const char *name, file_bytes *out) {
     tpj_text path = {0};
     tpj_text_printf(&path, "%s/%s", folder, name);
-    FILE *file = path.failed ? NULL : fopen(tpj_text_string(&path), "rb");
+    bool failed = path.failed;
+    FILE *file = failed ? NULL : fopen(tpj_text_string(&path), "rb");
     tpj_text_destroy(&path);
     *out = (file_bytes){0};
+    if (failed) return no_memory();
     if (file == NULL) TPJ_ERROR(TPJ_VALUE, "the file cannot be opened");
     tpj_status *status = read_stream(file, out);
     fclose(file);

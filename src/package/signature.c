@@ -63,6 +63,10 @@ static tpj_status *check(const tpj_manifest *m, const char *program, tpj_text *s
 tpj_status *tpj_package_check_signature(const tpj_manifest *manifest, const char *program) {
     tpj_text scratch = {0};
     tpj_status *status = check(manifest, program, &scratch);
+    if (scratch.failed) { /* types could not be compared */
+        tpj_status_destroy(status);
+        status = tpj_status_create(TPJ_OUT_OF_MEMORY, "out of host memory");
+    }
     tpj_text_destroy(&scratch);
     return status;
 }

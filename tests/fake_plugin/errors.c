@@ -75,14 +75,18 @@ void contents_retain(contents *c) {
     pthread_mutex_unlock(&lock);
 }
 
-void contents_release(contents *c) {
-    pthread_mutex_lock(&lock);
-    bool last = --c->n_references == 0;
-    pthread_mutex_unlock(&lock);
-    if (!last) return;
+/* With the lock held, so that whoever waited for a launch finds its memory given back. */
+static void release_locked(contents *c) {
+    if (--c->n_references > 0) return;
     atomic_fetch_sub(&controls.memory_held, (long long)c->n_bytes);
     free(c->bytes);
     free(c);
+}
+
+void contents_release(contents *c) {
+    pthread_mutex_lock(&lock);
+    release_locked(c);
+    pthread_mutex_unlock(&lock);
 }
 
 static pjrt_error *device_error(void) { return new_error(PJRT_ERROR_CODE_INTERNAL, "the launch failed on the device"); }
@@ -92,6 +96,7 @@ void contents_settle(contents *c, bool ok) {
     c->state = ok ? READY : FAILED;
     ready_callback *callbacks = c->callbacks;
     c->callbacks = NULL;
+    release_locked(c);
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     for (ready_callback *next; callbacks != NULL; callbacks = next) {

@@ -169,6 +169,7 @@ static pjrt_error *client_buffer_from_host_buffer(pjrt_client_buffer_from_host_b
     if (error != NULL) return error;
     contents *c = contents_create(t.n_bytes);
     if (t.n_bytes > 0) memcpy(c->bytes, args->data, t.n_bytes);
+    contents_retain(c);
     contents_settle(c, true);
     args->buffer = new_buffer(args->client, args->device, &t, c);
     args->done_with_host_buffer = new_event(NULL);

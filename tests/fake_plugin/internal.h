@@ -46,7 +46,7 @@ struct contents {
 contents *contents_create(size_t n_bytes);
 void contents_retain(contents *c);
 void contents_release(contents *c);
-void contents_settle(contents *c, bool ok); /* pending until now; calls the callbacks */
+void contents_settle(contents *c, bool ok); /* pending until now; calls the callbacks; takes a reference */
 bool contents_wait(contents *c);            /* whether they are good */
 
 struct pjrt_error {

@@ -28,10 +28,7 @@ static void run(launch *l) {
     }
     for (int i = 0; i < p->n_inputs; i++) contents_release(l->inputs[i]);
     atomic_fetch_sub(&controls.n_running, 1);
-    for (int i = 0; i < p->n_outputs; i++) {
-        contents_settle(l->outputs[i], ok);
-        contents_release(l->outputs[i]);
-    }
+    for (int i = 0; i < p->n_outputs; i++) contents_settle(l->outputs[i], ok);
     program_release(p);
     free(l);
 }
