@@ -35,8 +35,9 @@ static void make_tables_locked(void) {
     signatures_ready = true;
 }
 
-static void shrink_when_short_locked(void) {
-    if (!tpj_mappings_run_short()) return;
+/* `program`: the latest. */
+static void shrink_when_short_locked(const tpj_program *program) {
+    if (!tpj_mappings_run_short(program->lowered->module_length)) return;
     tpj_signatures_shrink(&signatures, signatures.n_bytes / 4 * 3);
     tpj_signatures_shrink(&windows, windows.n_bytes / 4 * 3);
 }
@@ -72,7 +73,7 @@ static tpj_status *remember(const uint64_t *key, int n_words, tpj_program *progr
     tpj_lock_acquire(&cache_lock);
     make_tables_locked();
     tpj_status *status = tpj_signatures_insert(&signatures, key, n_words, program, program->n_bytes);
-    shrink_when_short_locked();
+    shrink_when_short_locked(program);
     tpj_lock_release(&cache_lock);
     if (status != NULL) tpj_program_release(program);
     return status;
@@ -190,12 +191,13 @@ tpj_program *tpj_fused_find(const uint64_t *key, int n_words, tpj_cut why) {
 }
 
 tpj_status *tpj_fused_insert(const uint64_t *key, int n_words, tpj_fused_program *made) {
-    size_t n_bytes = made->program->n_bytes + sizeof *made + sizeof *made->calls * (size_t)made->n_calls;
+    const tpj_program *program = made->program; /* which the caller holds too */
+    size_t n_bytes = program->n_bytes + sizeof *made + sizeof *made->calls * (size_t)made->n_calls;
     tpj_lock_acquire(&cache_lock);
     make_tables_locked();
     tpj_fused_program_link(made);
     tpj_status *status = tpj_signatures_insert(&windows, key, n_words, made, n_bytes);
-    shrink_when_short_locked();
+    shrink_when_short_locked(program);
     tpj_lock_release(&cache_lock);
     return status;
 }

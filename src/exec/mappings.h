@@ -7,11 +7,12 @@
 #define TPJ_EXEC_MAPPINGS_H
 
 #include <stdbool.h>
-#include <stdint.h>
+#include <stddef.h>
 
 /* True when three quarters of the mappings that the process may have are in use; false where the kernel has no such list.
- * To be asked after each compilation: the list is read once for a number of compilations that grows with its length, so
- * that a question costs about a thousand of its lines, a percent of a small compilation. */
-bool tpj_mappings_run_short(void);
+ * To be asked after each compilation, with the length of the module. The list is read again when the programs since then may
+ * have added a 64th of the bound, and where they run short more often, a thousand lines for each program: reading it takes a
+ * third of a millisecond at best, and meanwhile the threads that compile cannot map memory, which they do all the time. */
+bool tpj_mappings_run_short(size_t module_length);
 
 #endif
