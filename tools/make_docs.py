@@ -60,6 +60,17 @@ composite kernels.
 """
 
 
+TPU_HEAD = """## On a TPU
+
+`make aot` compiles with libtpu, for v5e, v6e and tpu7x, the programs that PyTorch's operator database makes of the rows (float32,
+bfloat16 and int32, forward and backward) and those of the demo, of MiniLM and of the models in docs/models.md, and checks that
+donated arguments are used. What libtpu has no way for is written in another: products of 64-bit integers as multiplication and
+sum, long windows and cumulative sums in steps, bfloat16 products at the precision that they have, attention without a mask in the
+form of its kernel.
+
+"""
+
+
 def table(header: list[str], lines: Iterator[list[str]] | list[list[str]]) -> str:
     texts = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     texts += ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
@@ -251,6 +262,18 @@ def others(known: dict[str, Any], with_row: set[str]) -> Iterator[list[str]]:
         yield [f"`{name}`", how]
 
 
+def refused() -> list[str]:
+    """What libtpu does not compile, a line each."""
+    entries = tomllib.loads((TOOLS / "aot/known.toml").read_text())["known"]
+    if not entries:
+        return ["libtpu refuses none of them."]
+    return [
+        f"- {', '.join(f'`{row}`' for row in entry['rows'])} ({', '.join(entry.get('targets', ['all']))}): "
+        f"{entry['reason']}. {entry.get('instead', '')}".rstrip()
+        for entry in entries
+    ]
+
+
 def operators_page() -> str:
     import torch
 
@@ -275,6 +298,7 @@ def operators_page() -> str:
     parts.append(table(["Overload", "Runs by"], others(known, {row.name for row in rows})))
     texts = [f"{number}. {difference['text']}" for number, difference in enumerate(different, 1)]
     parts.append("## Known differences from the CPU\n\n" + "\n".join(texts) + "\n")
+    parts.append(TPU_HEAD + "\n".join(refused()) + "\n")
     left_out = tomllib.loads((TOOLS / "differences.toml").read_text())["left_out"]
     parts.append("## Left out\n\n" + "\n".join(f"- {what}: {why}." for what, why in left_out.items()) + "\n")
     return "\n".join(parts)

@@ -39,10 +39,12 @@ class Module:
 
 def n_bytes(type: str) -> int:
     """Of "4x8xf32"; a complex has two parts, and a bool a byte."""
-    *sizes, element = type.split("x")
-    number = re.search(r"\d+", element.removeprefix("complex<"))
-    bits = max(int(number[0]), 8) if number and element not in ("i1",) else 8
-    return math.prod(map(int, sizes)) * bits // 8 * (2 if element.startswith("complex") else 1)
+    shape = re.fullmatch(r"((?:\d+x)*)(.+)", type)
+    assert shape is not None, type
+    sizes, element = shape[1].split("x")[:-1], shape[2]
+    number = re.search(r"\d+", element)
+    bits = 8 if element == "i1" or number is None else int(number[0])
+    return -(-math.prod(map(int, sizes)) * bits // 8) * (2 if element.startswith("complex") else 1)
 
 
 def without_locations(code: str) -> str:
