@@ -62,11 +62,11 @@ composite kernels.
 
 TPU_HEAD = """## On a TPU
 
-`make aot` compiles with libtpu, for v5e, v6e and tpu7x, the programs that PyTorch's operator database makes of the rows (float32,
-bfloat16 and int32, forward and backward) and those of the demo, of MiniLM and of the models in docs/models.md, and checks that
-donated arguments are used. What libtpu has no way for is written in another: products of 64-bit integers as multiplication and
-sum, long windows and cumulative sums in steps, bfloat16 products at the precision that they have, attention without a mask in the
-form of its kernel.
+`make aot` compiles with libtpu, for v5e, v6e and tpu7x, the programs that PyTorch's operator database makes of the
+rows (float32, bfloat16 and int32, forward and backward) and those of the demo, of MiniLM and of the models in
+docs/models.md, and checks that donated arguments are used. What libtpu has no way for is written in another: products
+of 64-bit integers as multiplication and sum, long windows and cumulative sums in steps, bfloat16 products at the
+precision that they have, attention without a mask in the form of its kernel.
 
 """
 
