@@ -85,7 +85,8 @@ static void find_function(source *s, const char *at, const char *end) {
 
 /* Finds functions and aliases; a module around them is left out. */
 static void scan(source *s, const char *text) {
-    const char *end = text + strlen(text), *module = NULL;
+    const char *end = text + strlen(text);
+    bool in_module = false;
     s->aliases = text;
     bool at_line = true; /* nothing but spaces since the line began */
     for (const char *at = text; at < end; at++) {
@@ -96,8 +97,8 @@ static void scan(source *s, const char *text) {
         } else if (at_line && starts(at, end, "func.func")) {
             if (s->functions == NULL) s->functions = at;
             find_function(s, at, end);
-        } else if (s->functions == NULL && module == NULL && at_line && starts(at, end, "module")) {
-            module = at;
+        } else if (s->functions == NULL && at_line && starts(at, end, "module")) {
+            in_module = true;
         } else if (at_line && *at == '#') {
             word name = name_at(at, end);
             const char *next = skip_spaces(at + name.length, end);
@@ -110,10 +111,8 @@ static void scan(source *s, const char *text) {
         return;
     }
     s->end = end;
-    if (module == NULL) return;
-    for (const char *at = module; at < s->functions; at++) /* what is before the module stays: aliases */
-        if (*at == '{') module = at;
-    const char *last = NULL;
+    if (!in_module) return;
+    const char *last = NULL; /* the module's own brace */
     for (const char *at = s->functions; at < end; at++) {
         if (*at == '"')
             at = skip_string(at, end) - 1;
