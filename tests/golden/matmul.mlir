@@ -2,7 +2,7 @@
 "func.func"() <{function_type = (tensor<4x8xf32>, tensor<5x8xf32>, tensor<5xf32>, tensor<f32>, tensor<2x3x4xbf16>, tensor<2x4x5xbf16>) -> (tensor<4x5xf32>, tensor<2x3x5xbf16>), sym_name = "main", sym_visibility = "public"}> ({
 ^bb0(%0: tensor<4x8xf32>, %1: tensor<5x8xf32>, %4: tensor<5xf32>, %6: tensor<f32>, %18: tensor<2x3x4xbf16>, %19: tensor<2x4x5xbf16>):
 %2 = "stablehlo.transpose"(%1) {permutation = array<i64: 1, 0>} : (tensor<5x8xf32>) -> tensor<8x5xf32> loc(#loc1)
-%3 = "stablehlo.dot_general"(%0, %2) {dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<4x8xf32>, tensor<8x5xf32>) -> tensor<4x5xf32> loc(#loc1)
+%3 = "stablehlo.dot_general"(%0, %1) {dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>, precision_config = [#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]} : (tensor<4x8xf32>, tensor<5x8xf32>) -> tensor<4x5xf32> loc(#loc1)
 %5 = "stablehlo.constant"() {value = dense<1.0e+00> : tensor<f32>} : () -> tensor<f32> loc(#loc1)
 %7 = "stablehlo.broadcast_in_dim"(%4) {broadcast_dimensions = array<i64: 1>} : (tensor<5xf32>) -> tensor<4x5xf32> loc(#loc1)
 %8 = "stablehlo.constant"() {value = dense<0.0e+00> : tensor<f32>} : () -> tensor<f32> loc(#loc1)
