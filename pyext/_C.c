@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/interrupt.h"
+#include "cache/disk_prune.h"
 #include "eager/eager.h"
 #include "exec/compile.h"
 #include "exec/pool.h"
@@ -349,7 +350,7 @@ static PyObject *cache_prune(PyObject *self, PyObject *args) {
     long long n_bytes;
     if (!PyArg_ParseTuple(args, "O&L", PyUnicode_FSConverter, &folder, &n_bytes)) return NULL;
     const char *path = PyBytes_AsString(folder);
-    PyObject *left = path == NULL ? NULL : PyLong_FromLongLong(tpj_compile_prune(path, n_bytes));
+    PyObject *left = path == NULL ? NULL : PyLong_FromLongLong(tpj_disk_prune(path, n_bytes));
     Py_DECREF(folder);
     return left;
 }

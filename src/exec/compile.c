@@ -9,7 +9,6 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "cache/disk.h"
-#include "cache/disk_prune.h"
 #include "pjrt/identity.h"
 #include "pjrt/plan.h"
 
@@ -29,8 +28,6 @@ bool tpj_compile_folder(char *out_path, size_t n) {
     }
     return length > 0 && (size_t)length < n;
 }
-
-int64_t tpj_compile_prune(const char *folder, int64_t n_bytes) { return tpj_disk_prune(folder, n_bytes); }
 
 static void open_folders(void) {
     char local[4096];

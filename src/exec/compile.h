@@ -25,8 +25,6 @@ tpj_status *tpj_compile(tpj_client *client, const char *module, size_t module_le
 /* The folder that cache_dir names, into `out_path`; false when nothing is kept. Exported for
  * the command `torch_pjrt cache`. */
 TPJ_API bool tpj_compile_folder(char *out_path, size_t n);
-/* Removes programs from a folder until they hold at most n_bytes: see tpj_disk_prune. */
-TPJ_API int64_t tpj_compile_prune(const char *folder, int64_t n_bytes);
 
 /* Saves a program that was compiled for a client that is not here, as that client will look it up in the folder. */
 TPJ_API tpj_status *tpj_compile_keep(const char *folder, const tpj_absent_client *absent, const char *module,
