@@ -34,7 +34,7 @@ help:
 	@echo "make demo       train a byte-level GPT on device tpu and check it against the CPU"
 	@echo "make compare    a short training on both, whose losses must agree"
 	@echo "make test       unit tests, fault sweep, source checks, lint and pytest"
-	@echo "make bench      times beside PyTorch's CPU, or beside torch_tpu: PEER=/path/to/its/python"
+	@echo "make bench      times beside PyTorch's CPU, or beside torch_tpu: PEER=/path/to/its/python, and JAX: JAX=python"
 	@echo "make soak       10,000 steps of training in each mode, with memory that stays flat"
 	@echo "make core       the C core alone (needs a C compiler, no Python); also: glue, pyext"
 	@echo "make examples   the programs of examples/c, in $(BUILD)/examples"
@@ -210,6 +210,7 @@ demo: $(VENV_STAMP) native
 bench: $(VENV_STAMP) native $(BUILD)/bench/dispatch
 	$(VENV)/bin/python bench/load.py
 	$(VENV)/bin/python bench/run.py --json out/bench.json $(if $(PEER),--peer $(PEER)) $(BENCH)
+	$(VENV)/bin/python bench/training.py --json out/training.json $(if $(JAX),--jax $(JAX)) $(if $(PEER),--peer $(PEER))
 
 soak: $(VENV_STAMP) native
 	for mode in strict fused compiled; do echo $$mode; $(VENV)/bin/python bench/soak.py --mode $$mode || exit 1; done

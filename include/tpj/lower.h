@@ -95,6 +95,7 @@ typedef struct tpj_lower_options {
     const char *precision; /* of f32 dots: "DEFAULT" "HIGH" "HIGHEST"; NULL is HIGHEST */
     const int64_t *sizes;  /* for TPJ_OP_SIZED rows: what their count found */
     int n_sizes;
+    bool for_cpu;            /* in the forms that XLA's compiler for CPUs is quick with */
     bool count_only;         /* emit the last node's `count` instead of its `emit` */
     tpj_dtype default_dtype; /* what a Python float counts as (torch.get_default_dtype()); TPJ_BOOL (zero) is F32 */
 } tpj_lower_options;

@@ -85,6 +85,13 @@ static tpj_check_mode check_mode(void) {
     return tpj_client_has_reports(client) && tpj_program_is_for_cpu(client) ? TPJ_CHECK_REPORT : TPJ_CHECK_RESULT;
 }
 
+static tpj_lower_options for_device(const tpj_lower_options *options) {
+    tpj_lower_options all = *options;
+    all.check_index = check_mode();
+    all.for_cpu = tpj_program_is_for_cpu(tpj_runtime_client());
+    return all;
+}
+
 tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, tpj_graph *graph,
                               const tpj_lower_options *options, tpj_program **out_program) {
     tpj_device *device;
@@ -94,8 +101,7 @@ tpj_status *tpj_eager_compile(const uint64_t *key, int n_words, int ordinal, tpj
         tpj_graph_destroy(graph);
         return status;
     }
-    tpj_lower_options all = *options;
-    all.check_index = check_mode();
+    tpj_lower_options all = for_device(options);
     TPJ_TRY(tpj_program_prepare(tpj_runtime_client(), graph, &all, &program));
     if (!tpj_eager_is_fused())
         status = tpj_program_load_beside(program, launch_what_waited); /* a window compiles all of its calls together */
@@ -114,8 +120,7 @@ tpj_status *tpj_eager_compile_with(const uint64_t *key, int n_words, int ordinal
     tpj_device *device;
     tpj_program *program;
     TPJ_TRY(tpj_device_get(ordinal, &device));
-    tpj_lower_options all = *options;
-    all.check_index = check_mode();
+    tpj_lower_options all = for_device(options);
     TPJ_TRY(tpj_program_compile(tpj_runtime_client(), graph, &all, compiler, &program));
     TPJ_TRY(remember(key, n_words, program));
     *out_program = program;

@@ -100,6 +100,8 @@ void hlo_set_precision(tpj_hlo *h, const char *precision) {
         h->precision = copy;
 }
 
+void hlo_set_for_cpu(tpj_hlo *h, bool for_cpu) { h->for_cpu = for_cpu; }
+
 /* ---- interned text ---- */
 
 static uint64_t hash_string(const char *text) {

@@ -69,11 +69,32 @@ static tpj_value *read_through(tpj_hlo *h, tpj_value *x, const int64_t **batch, 
     return read_through(h, x->of, batch, n_batch, contract, n_contract);
 }
 
-tpj_value *hlo_dot(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batch, const int64_t *y_batch, int n_batch,
-                   const int64_t *x_contract, const int64_t *y_contract, int n_contract, tpj_dtype result) {
-    if (!hlo_ready(h, (tpj_value *[]){x, y}, 2)) return &h->poison;
-    x = read_through(h, x, &x_batch, n_batch, &x_contract, n_contract);
-    y = read_through(h, y, &y_batch, n_batch, &y_contract, n_contract);
+/* The elements of the free dimensions of a product without batch, of which there is one at most; `out_dim`: that one, -1 for
+ * none. */
+static int64_t free_elements(const tpj_value *x, const int64_t *contract, int n_contract, int *out_dim) {
+    *out_dim = -1;
+    for (int i = 0; i < x->type.rank; i++) *out_dim = in_list(contract, n_contract, i) ? *out_dim : i;
+    return *out_dim < 0 ? 1 : x->type.dims[*out_dim];
+}
+
+/* XLA's compiler for CPUs has kernels for matrices of bfloat16, and none for a matrix and a vector: one row takes it 5 to 8
+ * times as long as four. Such an operand is filled up with zero rows. `out_dim`: -1, or which of x's dimensions it is. */
+static tpj_value *fill_up_one_row(tpj_hlo *h, tpj_value *x, const tpj_value *y, const int64_t *x_contract,
+                                  const int64_t *y_contract, int n_contract, int *out_dim) {
+    enum { N_ROWS = 4 };
+    int y_dim, x_free = x->type.rank - n_contract, y_free = y->type.rank - n_contract;
+    *out_dim = -1;
+    if (!h->for_cpu || x->type.dtype != TPJ_BF16 || x_free != 1 || y_free != 1) return x;
+    if (free_elements(y, y_contract, n_contract, &y_dim) == 1) return x;
+    if (free_elements(x, x_contract, n_contract, out_dim) == 1)
+        return hlo_pad_dim(h, x, hlo_zeros(h, x->type.dtype, 0, NULL), *out_dim, 0, N_ROWS - 1);
+    *out_dim = -1;
+    return x;
+}
+
+static tpj_value *dot_general(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batch, const int64_t *y_batch,
+                              int n_batch, const int64_t *x_contract, const int64_t *y_contract, int n_contract,
+                              tpj_dtype result) {
     tpj_value *xs[] = {x, y};
     int rank = x->type.rank + y->type.rank - n_batch - 2 * n_contract, n = 0;
     int64_t *dims = hlo_dims(h, rank);
@@ -109,6 +130,20 @@ tpj_value *hlo_dot(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batc
     dot_dimension_list(&h->scratch, "rhs_contracting_dimensions", y_contract, n_contract, ">");
     hlo_attribute_precision(h, x->type.dtype);
     return hlo_op1(h, "dot_general", xs, 2, hlo_attributes(h), result, rank, dims);
+}
+
+tpj_value *hlo_dot(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batch, const int64_t *y_batch, int n_batch,
+                   const int64_t *x_contract, const int64_t *y_contract, int n_contract, tpj_dtype result) {
+    if (!hlo_ready(h, (tpj_value *[]){x, y}, 2)) return &h->poison;
+    int x_one = -1, y_one = -1;
+    x = read_through(h, x, &x_batch, n_batch, &x_contract, n_contract);
+    y = read_through(h, y, &y_batch, n_batch, &y_contract, n_contract);
+    if (n_batch == 0) x = fill_up_one_row(h, x, y, x_contract, y_contract, n_contract, &x_one);
+    if (n_batch == 0) y = fill_up_one_row(h, y, x, y_contract, x_contract, n_contract, &y_one);
+    if (h->failed) return &h->poison;
+    tpj_value *out = dot_general(h, x, y, x_batch, y_batch, n_batch, x_contract, y_contract, n_contract, result);
+    if (h->failed || (x_one < 0 && y_one < 0)) return out;
+    return hlo_slice_dim(h, out, x_one >= 0 ? 0 : 1, 0, 1, 1);
 }
 
 tpj_value *hlo_matmul(tpj_hlo *h, tpj_value *x, tpj_value *y, tpj_dtype result) {

@@ -51,6 +51,8 @@ bool hlo_failed(const tpj_hlo *h);
 /* Whether the ops that follow may compute on float8. At first they may not: values of float8, of c32 and of the opaque
  * dtypes only move, and anything else fails as TPJ_NOT_IMPLEMENTED. c32 is converted to c64 for arithmetic. */
 void hlo_allow_float8(tpj_hlo *h, bool allowed);
+/* Whether the ops that follow take the forms that XLA's compiler for CPUs is quick with. At first they do not. */
+void hlo_set_for_cpu(tpj_hlo *h, bool for_cpu);
 /* How many ops were written so far that take tens of instructions an element (exponentials, roots, quotients, ..). */
 int hlo_slow_ops(const tpj_hlo *h);
 /* The value, which what comes after it is not fused with what made it. */

@@ -354,3 +354,28 @@ TEST(hlo_dot_reads_through_transposes) {
         free(module);
     }
 }
+
+/* Of a bfloat16 row and a matrix, for a CPU: four rows, of which one is left. */
+TEST(hlo_dot_fills_up_one_row_for_a_cpu) {
+    static const int64_t row[] = {1, 3}, matrix[] = {5, 3}, contract = 1;
+    static const struct {
+        bool for_cpu, swapped;
+        tpj_dtype dtype;
+        const char *expected;
+    } cases[] = {
+        {true, false, TPJ_BF16, "(tensor<4x3xbf16>, tensor<5x3xbf16>) -> tensor<4x5xf32>"},
+        {true, true, TPJ_BF16, "(tensor<5x3xbf16>, tensor<4x3xbf16>) -> tensor<5x4xf32>"},
+        {true, true, TPJ_BF16, "-> tensor<5x1xf32>"},
+        {true, false, TPJ_F32, "(tensor<1x3xf32>, tensor<5x3xf32>) -> tensor<1x5xf32>"},
+        {false, false, TPJ_BF16, "(tensor<1x3xbf16>, tensor<5x3xbf16>) -> tensor<1x5xf32>"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tpj_hlo *h;
+        CHECK_OK(hlo_create(&h));
+        hlo_set_for_cpu(h, cases[i].for_cpu);
+        tpj_value *x = hlo_parameter(h, cases[i].dtype, 2, row), *y = hlo_parameter(h, cases[i].dtype, 2, matrix);
+        tpj_value *xs[] = {cases[i].swapped ? y : x, cases[i].swapped ? x : y};
+        CHECK_MODULE_HAS(h, hlo_dot(h, xs[0], xs[1], NULL, NULL, 0, &contract, &contract, 1, TPJ_F32),
+                         cases[i].expected);
+    }
+}

@@ -38,8 +38,9 @@ struct tpj_hlo {
     int scope, next_scope;     /* region that is being written, 0 for the function: constants are not shared across */
     int location, n_locations; /* 0: none */
     const char *precision;
-    bool float8; /* the op computes on float8 */
-    int n_slow;  /* see hlo_slow_ops */
+    bool float8;  /* the op computes on float8 */
+    bool for_cpu; /* see hlo_set_for_cpu */
+    int n_slow;   /* see hlo_slow_ops */
     tpj_value poison;
     /* Emission code may look at a poison value's dimensions: both sides of poison.type.dims are valid memory. */
     int64_t poison_dims[2 * HLO_SPARE_DIMS];

@@ -431,6 +431,7 @@ static tpj_status *open_graph(tpj_lowering *lowering, const tpj_graph *graph, co
     size_t n_inputs = (size_t)tpj_graph_n_inputs(graph) + 1, n_nodes = (size_t)tpj_graph_n_nodes(graph) + 1;
     lowering->graph = graph;
     lowering->options = options != NULL ? options : &defaults;
+    hlo_set_for_cpu(lowering->h, lowering->options->for_cpu);
     hlo_set_precision(lowering->h, lowering->options->precision != NULL ? lowering->options->precision : "HIGHEST");
     lowering->written = TPJ_ARENA_ARRAY(arena, tpj_value *, n_inputs);
     lowering->writers = TPJ_ARENA_ARRAY(arena, int, n_inputs);
