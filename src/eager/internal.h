@@ -77,6 +77,7 @@ typedef struct tpj_unfinished {
 typedef struct tpj_device {
     tpj_lock lock;
     int ordinal;
+    int64_t n_bytes; /* of its memory; INT64_MAX where that is no limit */
     tpj_storage *live;
     tpj_memory memory;
     cached_scalar scalars[N_SCALARS];

@@ -1,5 +1,6 @@
 /* Calling an op: find the program or make it, gather its inputs, launch, store its results. */
 #define _DEFAULT_SOURCE /* mkstemps */
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -413,6 +414,9 @@ tpj_status *tpj_device_create_results(tpj_device *device, const tpj_program *pro
         const tpj_result *result = &program->lowered->results[i];
         const tpj_type *base = &result->base;
         if (result->none || result->target >= 0) continue;
+        if ((uint64_t)result->n_bytes > (uint64_t)device->n_bytes) /* at once, and not at the first use */
+            TPJ_ERROR(TPJ_OUT_OF_MEMORY, "a result has %zu bytes, the device %" PRId64, (size_t)result->n_bytes,
+                      device->n_bytes);
         out_storages[i] = tpj_storage_create_locked(device, result->n_bytes);
         if (out_storages[i] == NULL) TPJ_ERROR(TPJ_OUT_OF_MEMORY, "out of host memory");
         TPJ_TRY(tpj_storage_define_base(out_storages[i], base->dtype, base->rank, base->dims));

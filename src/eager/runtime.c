@@ -3,9 +3,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 #include "base/config.h"
 #include "eager/internal.h"
+#include "pjrt/plan.h"
 
 static pthread_mutex_t start_mutex =
     PTHREAD_MUTEX_INITIALIZER; /* alone: nothing else is taken before the client exists */
@@ -30,6 +32,17 @@ static void mark_child(void) { forked = client != NULL; }
 
 bool tpj_runtime_in_bad_fork(void) { return forked; }
 
+/* Of a CPU plugin it is the machine's. A planning device takes what does not fit, and reports it. */
+static int64_t memory_of(tpj_client *made, int ordinal) {
+    tpj_memory_stats stats;
+    struct sysinfo machine;
+    if (tpj_client_plans(made)) return INT64_MAX;
+    tpj_status_destroy(tpj_client_memory_stats(made, ordinal, &stats));
+    if (stats.known && stats.bytes_limit > 0) return stats.bytes_limit;
+    if (sysinfo(&machine) != 0) return INT64_MAX;
+    return (int64_t)((uint64_t)machine.totalram + machine.totalswap) * machine.mem_unit;
+}
+
 static tpj_status *start_locked(void) {
     tpj_plugin *plugin;
     tpj_client *made;
@@ -50,6 +63,7 @@ static tpj_status *start_locked(void) {
     }
     for (int i = 0; i < n; i++) {
         made_devices[i].ordinal = i;
+        made_devices[i].n_bytes = memory_of(made, i);
         made_devices[i].window.id = 1; /* storages without a slot have 0 */
         tpj_lock_init(&made_devices[i].lock, TPJ_RANK_RECORDER, "device order");
         tpj_lock_init(&made_devices[i].unfinished.lock, TPJ_RANK_STORAGE, "unfinished launches");

@@ -118,10 +118,12 @@ print(_C.started())
     assert run(code).stdout.splitlines() == ["0 {} []", "0", "False"]
 
 
-def test_too_much_memory_is_an_error_that_can_be_caught():
+@pytest.mark.parametrize("mode", ["strict", "debug", "fused"])
+@pytest.mark.parametrize("make", [torch.ones, torch.randn, lambda n, **to: torch.zeros(1, **to).expand(n) + 1])
+def test_too_much_memory_is_an_error_of_the_call(make, mode):
     free = torch.tpu.memory_allocated()
-    with pytest.raises((torch.OutOfMemoryError, RuntimeError)):
-        torch.ones(2**50, dtype=torch.uint8, device="tpu").sum().item()
+    with torch.tpu.set_eager_mode(mode), pytest.raises(torch.OutOfMemoryError, match=r"has 4503599627370496 bytes"):
+        make(2**50, device="tpu")
     gc.collect()
     assert torch.tpu.memory_allocated() == free
     assert (torch.ones(3, device="tpu") + 1).tolist() == [2.0, 2.0, 2.0]
