@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from native import compile_c
 from torch_pjrt import doctor
-from torch_pjrt.doctor import _environment, _machine
+from torch_pjrt.doctor import _device, _environment, _machine
 
 LEVELS = {doctor.OK, doctor.NOTE, doctor.WARNING, doctor.ERROR}
 
@@ -55,12 +55,36 @@ def test_all_is_well_here() -> None:
     assert found["self-test"]["facts"]["checked"] >= 8 and found["self-test"]["facts"]["wrong"] == []
 
 
-@pytest.mark.parametrize("variable", ["TORCH_PJRT_PLUGIN", "TORCH_DEVICE_BACKEND_AUTOLOAD"])
-def test_a_device_that_is_turned_off(variable: str) -> None:
-    value = {"TORCH_PJRT_PLUGIN": "none", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}[variable]
-    done = run(**{variable: value})
+def test_a_device_that_is_not_loaded_with_torch() -> None:
+    done = run(TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert done.returncode == 1
-    assert f"unset {variable}" in done.stdout and "does not work as it should" in done.stdout
+    assert "unset TORCH_DEVICE_BACKEND_AUTOLOAD" in done.stdout and "does not work as it should" in done.stdout
+    assert "pip install" not in done.stdout
+
+
+def test_what_is_turned_off_is_one_error() -> None:
+    done = run("--json", TORCH_PJRT_PLUGIN="none")
+    errors = [row for row in json.loads(done.stdout)["findings"] if row["level"] == doctor.ERROR]
+    assert [(row["name"], row["advice"]) for row in errors] == [("plugin", "unset TORCH_PJRT_PLUGIN")]
+
+
+@pytest.mark.parametrize("file", _machine.NATIVE)
+def test_an_installation_without_its_native_parts(tmp_path: Path, file: str) -> None:
+    package = tmp_path / "torch_pjrt"
+    package.mkdir()
+    for path in _machine.PACKAGE.iterdir():
+        if path.name != file:
+            (package / path.name).symlink_to(path)
+    # Paths are resolved to where the native parts are: this file has to be one of the copy.
+    (package / "doctor").unlink()
+    (package / "doctor").mkdir()
+    for path in (_machine.PACKAGE / "doctor").glob("*.py"):
+        (package / "doctor" / path.name).write_text(path.read_text())
+    done = run("--json", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1, done.stderr
+    found = findings(done)
+    assert found["torch_pjrt"]["level"] == doctor.ERROR and file in found["torch_pjrt"]["text"]
+    assert "cache" in found and "device" not in found
 
 
 def test_a_plugin_that_is_not_there() -> None:
@@ -78,9 +102,41 @@ def plugin(folder: Path, does: str) -> str:
 
 
 def test_a_plugin_that_hangs(tmp_path: Path) -> None:
-    done = run("--json", "--timeout=8", TORCH_PJRT_PLUGIN=plugin(tmp_path, "sleep(1000)"))
+    # What it started holds the pipes that doctor reads, and has to end too.
+    done = run("--json", "--timeout=8", TORCH_PJRT_PLUGIN=plugin(tmp_path, "fork(); sleep(1000)"))
     assert done.returncode == 1
     assert "8 s of waiting for: the device's first use" in findings(done)["device"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "path", "inert", "off", "tpu", "level", "advice"),
+    [
+        ("tpu", "/libtpu.so", False, False, True, doctor.OK, ""),
+        ("cpu", "/cpu.so", False, False, False, doctor.OK, ""),
+        ("chosen", "/cpu.so", False, False, True, doctor.OK, ""),
+        ("cpu", "/cpu.so", False, False, True, doctor.ERROR, "pip install libtpu"),
+        ("none", "", False, False, False, doctor.ERROR, "pip install fastatomstruct-xla-cpu"),
+        ("none", "", True, True, False, doctor.ERROR, "unset TORCH_PJRT_PLUGIN"),
+        ("none", "", True, False, False, doctor.ERROR, "TORCH_PJRT_PLUGIN=/"),
+    ],
+)
+def test_plugins(hardware: str, path: str, inert: bool, off: bool, tpu: bool, level: str, advice: str) -> None:
+    plugin = {"hardware": hardware, "path": path, "reason": "because", "inert": inert, "off": off}
+    finding = _device.plugin_finding(plugin, tpu)
+    assert finding.level == level and finding.advice.startswith(advice)
+
+
+@pytest.mark.parametrize(("tpu", "levels"), [(True, (doctor.ERROR,) * 2), (False, (doctor.NOTE, doctor.WARNING))])
+def test_libtpu_is_missed_where_there_is_a_tpu(
+    tpu: bool, levels: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TPU_LIBRARY_PATH", "/no/such/libtpu.so")
+    (absent,) = _device.libtpu_findings(30, tpu)
+    (tmp_path / "libtpu.so").write_text("none")
+    monkeypatch.setenv("TPU_LIBRARY_PATH", str(tmp_path / "libtpu.so"))
+    (broken,) = _device.libtpu_findings(30, tpu)
+    assert (absent.level, broken.level) == levels
+    assert "/no/such/libtpu.so" in absent.text and absent.advice and broken.advice
 
 
 def test_a_plugin_that_ends_the_process(tmp_path: Path) -> None:
@@ -102,7 +158,6 @@ def test_a_setting_that_does_not_fit() -> None:
     ("name", "value", "level"),
     [
         ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0", doctor.ERROR),
-        ("TORCH_PJRT_PLUGIN", "none", doctor.ERROR),
         ("XLA_FLAGS", "--xla_dump_to=/tmp", doctor.WARNING),
         ("TPU_LIBRARY_PATH", "/no/such/file", doctor.WARNING),
         ("PJRT_DEVICE", "TPU", doctor.WARNING),

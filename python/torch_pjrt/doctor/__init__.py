@@ -32,15 +32,15 @@ def examine(seconds: float) -> list[Finding]:
         _machine.check_memory,
         _machine.check_packages,
         _environment.check_environment,
-        _machine.check_tpu,
-        lambda: _device.check_libtpu(seconds),
-        lambda: _device.check_device(seconds),
-        _machine.check_cache,
     ]
-    findings: list[Finding] = []
-    for check in checks:
-        findings += check()
-    return findings
+    if not _machine.missing_files():  # what follows asks the core
+        checks += [
+            _machine.check_tpu,
+            lambda: _device.check_libtpu(seconds),
+            lambda: _device.check_device(seconds),
+        ]
+    checks.append(_machine.check_cache)
+    return [finding for check in checks for finding in check()]
 
 
 SIGNS = {OK: "ok", NOTE: "note", WARNING: "WARN", ERROR: "ERROR"}

@@ -1,7 +1,9 @@
 """libtpu and the device itself, each in a child that may hang or die."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +14,7 @@ from typing import Any
 
 from torch_pjrt.aot import CompileError, Compiler, Unavailable, find_libtpu
 from torch_pjrt.doctor import ERROR, NOTE, OK, WARNING, Finding
-from torch_pjrt.doctor._machine import version_of
+from torch_pjrt.doctor._machine import has_tpu, version_of
 
 DOCTOR_TARGET = "v6e"
 PRODUCT = """module { func.func @main(%a: tensor<256x256xbf16>) -> tensor<256x256xbf16> {
@@ -21,11 +23,16 @@ return %b : tensor<256x256xbf16> } }"""
 
 
 def check_libtpu(seconds: float) -> Iterator[Finding]:
+    yield from libtpu_findings(seconds, has_tpu())
+
+
+def libtpu_findings(seconds: float, tpu: bool) -> Iterator[Finding]:
+    """`tpu`: there is one, which needs libtpu; without one, only planning and compiling for TPUs do."""
     try:
         path = find_libtpu()
     except Unavailable as error:
         advice = "pip install libtpu: a TPU needs it, and so do torch_pjrt plan and compile"
-        yield Finding("libtpu", NOTE, str(error).split(":")[0] + ": not installed", advice, {"installed": False})
+        yield Finding("libtpu", ERROR if tpu else NOTE, str(error), advice, {"installed": False})
         return
     facts: dict[str, Any] = {"installed": True, "path": str(path), "version": version_of("libtpu")}
     try:
@@ -34,7 +41,8 @@ def check_libtpu(seconds: float) -> Iterator[Finding]:
         compiler.compile(PRODUCT)
         took = time.monotonic() - began
     except (Unavailable, CompileError, ValueError) as error:
-        yield Finding("libtpu", ERROR, f"{path}: {error}", "pip install --force-reinstall libtpu", facts)
+        advice = "pip install --force-reinstall libtpu"
+        yield Finding("libtpu", ERROR if tpu else WARNING, f"{path}: {error}", advice, facts)
         return
     build = " ".join(compiler.version.split("\n")[1:]) or compiler.version
     text = (
@@ -74,8 +82,10 @@ class Probe:
         reader.join(timeout=5)
 
     def _end(self, process: "subprocess.Popen[str]") -> None:
+        """With what it started, which may hold the pipes open."""
         self.timed_out = True
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
     def _read(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
@@ -96,21 +106,34 @@ ADVICE_OF_A_HANG = (
     "TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE, TPU_WORKER_ID and TPU_WORKER_HOSTNAMES (localhost) tell it instead.\n"
     "On several hosts, all of them have to start the program."
 )
+ADVICE_WITHOUT_A_TPU = (
+    "No TPU is to be seen here, and libtpu waits for one: unset TORCH_PJRT_PLUGIN for a CPU plugin,\n"
+    "or pass the TPU's device files on to this container."
+)
 
 
 def check_device(seconds: float) -> Iterator[Finding]:
     probe = Probe(seconds)
-    yield from findings_of(probe, seconds)
+    yield from findings_of(probe, seconds, has_tpu())
 
 
-def findings_of(probe: Probe, seconds: float) -> Iterator[Finding]:
+def plugin_finding(plugin: dict[str, Any], tpu: bool) -> Finding:
+    text = f"{plugin['path'] or 'none'}\n{plugin['reason']}"
+    if plugin["inert"]:
+        advice = "unset TORCH_PJRT_PLUGIN" if plugin["off"] else "TORCH_PJRT_PLUGIN=/path chooses this device."
+        return Finding("plugin", ERROR, text, advice, plugin)
+    if not plugin["path"]:
+        return Finding("plugin", ERROR, text, "pip install fastatomstruct-xla-cpu, or libtpu on a TPU.", plugin)
+    if tpu and plugin["hardware"] == "cpu":
+        return Finding("plugin", ERROR, f"{text}\nthere is a TPU, which is not used", "pip install libtpu", plugin)
+    return Finding("plugin", OK, text, facts=plugin)
+
+
+def findings_of(probe: Probe, seconds: float, tpu: bool) -> Iterator[Finding]:
+    """`tpu`: the system shows one."""
     stages = probe.stages
     if (plugin := stages.get("plugin")) is not None:
-        text = f"{plugin['path'] or 'none'}\n{plugin['reason']}"
-        if plugin["inert"] or not plugin["path"]:
-            yield Finding("plugin", ERROR, text, "pip install fastatomstruct-xla-cpu, or libtpu on a TPU.", plugin)
-        else:
-            yield Finding("plugin", OK, text, facts=plugin)
+        yield plugin_finding(plugin, tpu)
     if (device := stages.get("device")) is not None:
         names = "\n".join(
             f"tpu:{i}: {one['name']}, {one['memory'] / 2**30:.1f} GiB" for i, one in enumerate(device["devices"])
@@ -121,7 +144,9 @@ def findings_of(probe: Probe, seconds: float) -> Iterator[Finding]:
         yield self_test(test)
     if probe.timed_out:
         text = f"nothing came of {seconds:.0f} s of waiting for: {probe.stage}"
-        yield Finding("device", ERROR, text, ADVICE_OF_A_HANG, {"stage": probe.stage})
+        waits = not tpu and plugin is not None and Path(plugin["path"]).name == "libtpu.so"
+        advice = ADVICE_WITHOUT_A_TPU if waits else ADVICE_OF_A_HANG
+        yield Finding("device", ERROR, text, advice, {"stage": probe.stage})
     elif probe.status != 0:
         how = f"signal {-probe.status}" if probe.status < 0 else f"status {probe.status}"
         text = f"{probe.stage} ended the process with {how}\n{probe.last_words()}"

@@ -18,9 +18,6 @@ def hurting(environment: Mapping[str, str]) -> Iterator[Finding]:
     if environment.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "0":
         name, text = "TORCH_DEVICE_BACKEND_AUTOLOAD", "import torch does not bring the device"
         yield Finding("environment", ERROR, f"{name}=0: {text}", f"unset {name}", {"variable": name})
-    if environment.get("TORCH_PJRT_PLUGIN") == "none":
-        name, text = "TORCH_PJRT_PLUGIN", "the device is turned off"
-        yield Finding("environment", ERROR, f"{name}=none: {text}", f"unset {name}", {"variable": name})
     if "XLA_FLAGS" in environment:
         advice = "unset XLA_FLAGS; flags for libtpu go into LIBTPU_INIT_ARGS"
         yield warn("XLA_FLAGS", "a plugin ends the process at a flag that it does not know", advice)

@@ -75,8 +75,12 @@ def built_for() -> str | None:
     return None
 
 
+def missing_files() -> list[str]:
+    return [name for name in NATIVE if not (PACKAGE / name).exists()]
+
+
 def check_packages() -> Iterator[Finding]:
-    missing = [name for name in NATIVE if not (PACKAGE / name).exists()]
+    missing = missing_files()
     version = version_of("torch_pjrt")
     if missing:
         text = f"{version or '?'}, without {', '.join(missing)}"
@@ -131,9 +135,13 @@ def users_of(files: list[Path], proc: Path = Path("/proc")) -> dict[int, str]:
     return found
 
 
+def has_tpu(root: Path = Path("/")) -> bool:
+    """Whether the system shows a TPU. The core says so: the same answer chooses the plugin."""
+    return bool(_discovery._core().tpj_discover_tpu(None if root == Path("/") else os.fsencode(root)))
+
+
 def check_tpu(root: Path = Path("/"), proc: Path = Path("/proc")) -> Iterator[Finding]:
-    core = _discovery._core()
-    if not core.tpj_discover_tpu(None if root == Path("/") else os.fsencode(root)):
+    if not has_tpu(root):
         text = "none: sysfs shows no TPU, and there is no /dev/accel0"
         advice = (
             "Nothing, where a CPU plugin is wanted. In a container, pass the device files on:\n"

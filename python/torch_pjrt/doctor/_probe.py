@@ -1,5 +1,6 @@
 """The device's first use, for doctor: started as a file, writes a JSON line at the end of each stage."""
 
+import dataclasses
 import json
 import os
 import sys
@@ -72,7 +73,11 @@ def main() -> None:
 
     tell("torch", {"version": torch.__version__, "loaded": _loader.loaded}, "the plugin")
     plugin = _discovery.discover()
-    tell("plugin", {"path": plugin.path, "reason": plugin.reason, "inert": plugin.inert}, "the device's first use")
+    facts: dict[str, Any] = dataclasses.asdict(plugin)
+    facts["off"] = os.environ.get("TORCH_PJRT_PLUGIN") == "none"
+    tell("plugin", facts, "the device's first use")
+    if plugin.inert:
+        return
     if not _loader.loaded:
         sys.exit("the device was not registered")
     from torch_pjrt import _C, tpu
