@@ -42,6 +42,26 @@ def vit() -> Any:
     return transformers.ViTForImageClassification(config)
 
 
+EXPERTS = {"moe_intermediate_size": 16, "num_experts_per_tok": 2}
+
+
+def qwen3_moe() -> Any:
+    config = transformers.Qwen3MoeConfig(**SIZES, **GROUPED, **EXPERTS, num_experts=4)
+    return transformers.Qwen3MoeForCausalLM(config)
+
+
+def deepseek_v3() -> Any:
+    latent = {"q_lora_rank": 16, "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8}
+    routed = {"n_routed_experts": 4, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1, "n_shared_experts": 1}
+    config = transformers.DeepseekV3Config(
+        **SIZES, **EXPERTS, **latent, **routed, num_key_value_heads=4, max_position_embeddings=64
+    )
+    return transformers.DeepseekV3ForCausalLM(config)
+
+
+MODELS = [(llama, tokens), (bert, tokens), (vit, images), (qwen3_moe, tokens), (deepseek_v3, tokens)]
+
+
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     torch._dynamo.reset()
@@ -50,7 +70,7 @@ def fresh() -> None:
     torch.manual_seed(0)
 
 
-@pytest.mark.parametrize(("make", "inputs"), [(llama, tokens), (bert, tokens), (vit, images)])
+@pytest.mark.parametrize(("make", "inputs"), MODELS)
 def test_logits_and_gradients(make: Callable[[], Any], inputs: Callable[[], dict[str, torch.Tensor]]) -> None:
     model = make().train()
     model.config.use_cache = False

@@ -6,9 +6,12 @@ for the core, which knows the same ops in a graph as one by one (torch_pjrt._pac
 
 from typing import Any
 
+from torch_pjrt.compile import _fakes
 from torch_pjrt.compile._backend import backend
 
 __all__ = ["backend", "compile_step"]
+
+_fakes.register()
 
 
 def __getattr__(name: str) -> Any:
