@@ -263,11 +263,12 @@ def others(known: dict[str, Any], with_row: set[str]) -> Iterator[list[str]]:
 
 
 def refused() -> list[str]:
-    """What libtpu does not compile, a line each."""
-    entries = tomllib.loads((TOOLS / "aot/known.toml").read_text())["known"]
+    """What was compiled, and what libtpu refuses, a line each."""
+    known = tomllib.loads((TOOLS / "aot/known.toml").read_text())
+    entries = known["known"]
     if not entries:
-        return ["libtpu refuses none of them."]
-    return [
+        return [f"{known['seen']} None is refused."]
+    return [known["seen"], "", "Refused:", ""] + [
         f"- {', '.join(f'`{row}`' for row in entry['rows'])} ({', '.join(entry.get('targets', ['all']))}): "
         f"{entry['reason']}. {entry.get('instead', '')}".rstrip()
         for entry in entries
