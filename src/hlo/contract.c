@@ -92,6 +92,12 @@ static tpj_value *fill_up_one_row(tpj_hlo *h, tpj_value *x, const tpj_value *y, 
     return x;
 }
 
+/* XLA's compiler for CPUs decides early that a product of bfloat16 is one for its kernels, and may then move a transpose from
+ * an operand's own operands into the product, for which it has none: the launch fails. Operands are kept as they are. */
+static tpj_value *keep_apart(tpj_hlo *h, tpj_value *x) {
+    return h->for_cpu && x->type.dtype == TPJ_BF16 ? hlo_barrier(h, x) : x;
+}
+
 static tpj_value *dot_general(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batch, const int64_t *y_batch,
                               int n_batch, const int64_t *x_contract, const int64_t *y_contract, int n_contract,
                               tpj_dtype result) {
@@ -140,6 +146,8 @@ tpj_value *hlo_dot(tpj_hlo *h, tpj_value *x, tpj_value *y, const int64_t *x_batc
     y = read_through(h, y, &y_batch, n_batch, &y_contract, n_contract);
     if (n_batch == 0) x = fill_up_one_row(h, x, y, x_contract, y_contract, n_contract, &x_one);
     if (n_batch == 0) y = fill_up_one_row(h, y, x, y_contract, x_contract, n_contract, &y_one);
+    x = keep_apart(h, x);
+    y = keep_apart(h, y);
     if (h->failed) return &h->poison;
     tpj_value *out = dot_general(h, x, y, x_batch, y_batch, n_batch, x_contract, y_contract, n_contract, result);
     if (h->failed || (x_one < 0 && y_one < 0)) return out;

@@ -55,7 +55,7 @@ void hlo_allow_float8(tpj_hlo *h, bool allowed);
 void hlo_set_for_cpu(tpj_hlo *h, bool for_cpu);
 /* How many ops were written so far that take tens of instructions an element (exponentials, roots, quotients, ..). */
 int hlo_slow_ops(const tpj_hlo *h);
-/* The value, which what comes after it is not fused with what made it. */
+/* The value, whose making the compiler may not look at: neither fused nor simplified with what comes after it. */
 tpj_value *hlo_barrier(tpj_hlo *h, tpj_value *x);
 /* Takes the first error out of the builder (NULL: none). */
 tpj_status *hlo_take_status(tpj_hlo *h) TPJ_MUST_USE;

@@ -49,10 +49,6 @@ tpj_value *tpj_select_or(tpj_hlo *h, tpj_value *predicate, tpj_value *on_true, d
     return hlo_select(h, predicate, on_true, tpj_like(h, on_true, otherwise));
 }
 
-tpj_value *tpj_opaque(tpj_hlo *h, tpj_value *x) {
-    return hlo_op1(h, "optimization_barrier", &x, 1, "", x->type.dtype, x->type.rank, x->type.dims);
-}
-
 /* The divisor is made to look like one of its own for each element; the quotient stays: NaN / NaN is NaN. */
 tpj_value *tpj_divide(tpj_hlo *h, tpj_value *x, tpj_value *y) {
     if (tpj_dtype_is_float(x->type.dtype)) y = hlo_select(h, hlo_is_nan(h, x), x, y);

@@ -48,7 +48,7 @@ static void emit_atan(tpj_emit *e) {
         out_float(e, hlo_unary(h, "chlo.atan", x));
         return;
     }
-    out_float(e, hlo_binary(h, "atan2", x, tpj_opaque(h, hlo_full_like(h, x, 1))));
+    out_float(e, hlo_binary(h, "atan2", x, hlo_barrier(h, hlo_full_like(h, x, 1))));
 }
 
 static void emit_real(tpj_emit *e) {

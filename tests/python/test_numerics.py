@@ -229,3 +229,31 @@ def test_floats_out_of_an_integers_range_saturate():
     inside = torch.tensor([-1.0, -3.7, 255.9, 256.5, -129.0, 70000.0])
     for dtype in (*INTEGERS, torch.uint16, torch.uint32, torch.uint64):
         exact(lambda t, dtype=dtype: t.to(dtype), inside)
+
+
+# ---- products of what reads transposes ------------------------------------------------------------------------------
+
+TRANSPOSED = {
+    "a masked transpose, by row": lambda x, w, m: torch.where(m[0:1], x.t(), 0) @ w,
+    "a masked transpose, by column": lambda x, w, m: torch.where(m[:, 0:1], x.t(), 0) @ w,
+    "both masked": lambda x, w, m: torch.where(m[0:1], x.t(), 0) @ torch.where(m[0].unsqueeze(1), w, 0),
+    "scaled": lambda x, w, m: (x.t() * 2) @ w,
+    "with what is none": lambda x, w, m: (x + x.t()) @ w,
+    "on the right": lambda x, w, m: w.t() @ torch.where(m[:, 0:1], x.t(), 0),
+    "in a batch": lambda x, w, m: torch.where(m[0:1], torch.stack([x, -x]).mT, 0) @ w,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_products_of_elementwise_results_of_transposes(dtype):
+    """Compilers move transposes about: XLA's for CPUs into products of bfloat16, which it then had no kernel for."""
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randint(-3, 4, (8, n), generator=generator).to(dtype) for n in (8, 4))
+    m = torch.rand(8, 8, generator=generator) > 0.3
+    run = torch.compile(lambda *args: [make(*args) for make in TRANSPOSED.values()], backend="tpu", dynamic=False)
+    for name, got in zip(TRANSPOSED, run(x.to("tpu"), w.to("tpu"), m.to("tpu")), strict=True):
+        assert torch.equal(got.cpu(), TRANSPOSED[name](x, w, m)), name
+    product = torch.compile(lambda x, w: x.t() @ w, backend="tpu", dynamic=True)  # padded, hence masked
+    for n in (5, 7, 11):
+        x, w = (torch.randint(-3, 4, (n, k), generator=generator).to(dtype) for k in (6, 4))
+        assert torch.equal(product(x.to("tpu"), w.to("tpu")).cpu(), x.t() @ w)
