@@ -253,7 +253,7 @@ const tpj_op_def tpj_ops_attention[] = {
      .emit = emit_attention,
      .flags = TPJ_OP_RANDOM},
     {.name = "_scaled_dot_product_efficient_attention",
-     .params = "T query, T key, T value, T? attn_bias, B compute_log_sumexp, F~ dropout_p=0.0, B is_causal=false, "
+     .params = "T query, T key, T value, T? attn_bias, B compute_log_sumexp, F dropout_p=0.0, B is_causal=false, "
                "F~? scale",
      .emit = emit_attention_alone},
     {.name = "_scaled_dot_product_fused_attention_overrideable_backward",

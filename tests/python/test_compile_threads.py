@@ -83,7 +83,8 @@ def test_two_threads_train_two_models():
 
 
 INTERRUPTED = """
-import sys, torch
+import signal, sys, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
 x = torch.ones(256, 256, device="tpu")
 assert (x + 1).sum().item() == 2 * 65536
 try:

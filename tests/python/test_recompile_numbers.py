@@ -257,6 +257,7 @@ def flat(value: Any) -> list[torch.Tensor]:
 # No CPU kernel, or results that are not the CPU's by nature (what eager CUDA keeps for its backward pass).
 NOT_COMPARED = (
     "_scaled_dot_product_fused",
+    "_scaled_dot_product_efficient_attention",
     "_jagged_to_padded_dense",
     "_fused_rms_norm",
     "batch_norm_stats",
