@@ -107,17 +107,9 @@ static tpj_value *floor_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y) {
     return hlo_select(h, tpj_compare_number(h, "EQ", y, 0), plain, floor);
 }
 
-/* x rounded to a half and kept as F32. A conversion there and back would be simplified away. */
-static tpj_value *rounded(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
-    if (dtype != TPJ_F16 && dtype != TPJ_BF16) return x;
-    const char *bits = dtype == TPJ_F16 ? "exponent_bits = 5 : i32, mantissa_bits = 10 : i32"
-                                        : "exponent_bits = 8 : i32, mantissa_bits = 7 : i32";
-    return hlo_op1(h, "reduce_precision", &x, 1, bits, x->type.dtype, x->type.rank, x->type.dims);
-}
-
 /* The quotient of halves is rounded to a half before it is truncated, as PyTorch does. */
 static tpj_value *truncated_quotient(tpj_hlo *h, tpj_value *x, tpj_value *y, tpj_dtype dtype) {
-    tpj_value *quotient = rounded(h, tpj_divide(h, x, y), dtype);
+    tpj_value *quotient = tpj_rounded(h, tpj_divide(h, x, y), dtype);
     return tpj_dtype_is_float(x->type.dtype) ? tpj_truncate(h, quotient) : quotient;
 }
 
@@ -160,8 +152,8 @@ static void emit_div_mode(tpj_emit *e) {
 /* What is left over depends on the last bit of a divisor: numbers are rounded to the dtype first, as in PyTorch. */
 static tpj_pair remainder_pair(tpj_emit *e) {
     tpj_pair p = division_pair(e);
-    p.x = rounded(p.h, p.x, p.dtype);
-    p.y = rounded(p.h, p.y, p.dtype);
+    p.x = tpj_rounded(p.h, p.x, p.dtype);
+    p.y = tpj_rounded(p.h, p.y, p.dtype);
     return p;
 }
 

@@ -1,6 +1,7 @@
 /* Linear algebra that is an op of XLA: triangular solves, Cholesky; and the cross product. The other factors stand
  * in files of their own: LU, QR, LDL, SVD, eigenvalues of Hermitian matrices. Those of general ones run on the CPU. */
 #include "ops/matrices.h"
+#include "ops/pointwise.h"
 
 /* ---- Cholesky and triangular solves ---- */
 
@@ -117,7 +118,10 @@ static void emit_cross(tpj_emit *e) {
         int j = (i + 1) % 3, k = (i + 2) % 3;
         tpj_value *xj = hlo_slice_dim(h, x, dim, j, j + 1, 1), *xk = hlo_slice_dim(h, x, dim, k, k + 1, 1);
         tpj_value *yj = hlo_slice_dim(h, y, dim, j, j + 1, 1), *yk = hlo_slice_dim(h, y, dim, k, k + 1, 1);
-        parts[i] = hlo_sub(h, hlo_mul(h, xj, yk), hlo_mul(h, xk, yj));
+        /* halves: PyTorch rounds the products, on every device */
+        tpj_value *first = tpj_rounded(h, hlo_mul(h, xj, yk), dtype),
+                  *second = tpj_rounded(h, hlo_mul(h, xk, yj), dtype);
+        parts[i] = hlo_sub(h, first, second);
     }
     tpj_out_as(e, hlo_concatenate(h, parts, 3, dim), dtype);
 }

@@ -49,6 +49,13 @@ tpj_value *tpj_select_or(tpj_hlo *h, tpj_value *predicate, tpj_value *on_true, d
     return hlo_select(h, predicate, on_true, tpj_like(h, on_true, otherwise));
 }
 
+tpj_value *tpj_rounded(tpj_hlo *h, tpj_value *x, tpj_dtype dtype) {
+    if (dtype != TPJ_F16 && dtype != TPJ_BF16) return x;
+    const char *bits = dtype == TPJ_F16 ? "exponent_bits = 5 : i32, mantissa_bits = 10 : i32"
+                                        : "exponent_bits = 8 : i32, mantissa_bits = 7 : i32";
+    return hlo_op1(h, "reduce_precision", &x, 1, bits, x->type.dtype, x->type.rank, x->type.dims);
+}
+
 /* The divisor is made to look like one of its own for each element; the quotient stays: NaN / NaN is NaN. */
 tpj_value *tpj_divide(tpj_hlo *h, tpj_value *x, tpj_value *y) {
     if (tpj_dtype_is_float(x->type.dtype)) y = hlo_select(h, hlo_is_nan(h, x), x, y);

@@ -32,6 +32,8 @@ tpj_value *tpj_select_or(tpj_hlo *h, tpj_value *predicate, tpj_value *on_true, d
 /* x / y of one shape, floats correctly rounded. XLA turns a division by a number that is the same everywhere into a product
  * with its reciprocal, which is off by one bit now and then: 49 / 49 is not 1. */
 tpj_value *tpj_divide(tpj_hlo *h, tpj_value *x, tpj_value *y);
+/* x rounded to a half and kept as it is, F32. A conversion there and back would be simplified away. Other dtypes: x. */
+tpj_value *tpj_rounded(tpj_hlo *h, tpj_value *x, tpj_dtype dtype);
 
 /* special.c: x is F32 or F64. */
 tpj_value *tpj_bessel_i(tpj_hlo *h, tpj_value *x, int order, bool scaled);

@@ -567,3 +567,10 @@ def test_products_of_transposed_views(rows, dtype):
     compiled = torch.compile(everything, backend="tpu", dynamic=False)
     for name, got in zip(PRODUCTS, compiled(*there), strict=True):
         assert torch.equal(got.cpu(), PRODUCTS[name](x, w)), name
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.int32], ids=str)
+def test_cross_products_round_as_the_cpu_does(dtype):
+    generator = torch.Generator().manual_seed(0)
+    x, y = ((torch.randn(500, 3, generator=generator) * 9).to(dtype) for _ in range(2))
+    assert torch.equal(torch.linalg.cross(x.to("tpu"), y.to("tpu")).cpu(), torch.linalg.cross(x, y))
