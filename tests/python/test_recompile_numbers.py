@@ -312,6 +312,7 @@ def test_numbers_that_are_part_of_a_program() -> None:
         ("multi_margin_loss", "p"),  # 1 or 2
         ("_fake_quantize_learnable_per_tensor_affine", "grad_factor"),  # of a layer, for good
         ("_fake_quantize_learnable_per_channel_affine", "grad_factor"),
+        ("_scaled_dot_product_efficient_attention", "dropout_p"),  # 0: with dropout, another row is called
         ("histogram.bin_ct", "range"),
         ("_histogramdd_bin_edges", "range"),
         ("_histogramdd_from_bin_cts", "range"),
